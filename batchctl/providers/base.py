@@ -36,7 +36,7 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One batch about to be created, or whose create is to be settled.
+    r"""One batch about to be created, or whose create is to be settled.
 
     Args:
         key: the intent key, unique for ever; goes into metadata and file name where the provider has them.
@@ -173,6 +173,10 @@ class BatchProvider(Protocol):
         """Delete an uploaded input file that no batch uses; a file that is gone already is no error."""
         ...
 
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class RateHeaders:
@@ -211,6 +215,11 @@ class RequestFormat(Protocol):
 
     name: str
     default_endpoint: str
+    default_max_tokens: int | None  # used when none is asked for; None leaves it to the provider
+
+    def limits(self) -> BatchLimits:
+        """The provider's limits on one batch (also behind `BatchProvider.limits`)."""
+        ...
 
     def body(
         self,
