@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Set
+from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -165,7 +166,7 @@ class BatchProvider(Protocol):
         """Ask for a batch to be canceled; finished answers stay collectable."""
         ...
 
-    async def find(self, submission: Submission, ledger: Set[str]) -> Found | Absent | Unknown:
+    async def find(self, submission: Submission, ledger: AbstractSet[str]) -> Found | Absent | Unknown:
         """Look for the batch of an intent in the provider's lists; `ledger` holds the ids already accounted for."""
         ...
 

@@ -1,0 +1,343 @@
+"""How OpenAI writes requests and results: bodies of three endpoints, batch lines, output and error lines. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from batchctl.core.errors import InputError
+from batchctl.core.model import Answer, ErrorKind, ItemError, Outcome, Usage
+from batchctl.providers.base import BatchLimits
+from batchctl.providers.classify import OPENAI, classify
+from batchctl.providers.decoding import Number, decode, json_text, parse_request, tokens, wrapper_problems
+
+CHAT = "/v1/chat/completions"
+RESPONSES = "/v1/responses"
+EMBEDDINGS = "/v1/embeddings"
+ENDPOINTS = (
+    CHAT,
+    RESPONSES,
+    EMBEDDINGS,
+    "/v1/completions",
+    "/v1/moderations",
+    "/v1/images/generations",
+    "/v1/images/edits",
+    "/v1/videos",
+)
+"""Where batches may go (the SDK's type of `endpoint`); a prompt can be written for the first three."""
+
+LIMITS = BatchLimits(
+    requests=50_000,
+    bytes=200_000_000,
+    request_bytes=200_000_000,
+    envelope_bytes=0,
+    separator_bytes=1,
+    one_model=True,
+    custom_id_pattern=r"[!-~](?:[ -~]{0,62}[!-~])?",
+)
+"""OpenAI batch guide. No rule for custom ids is documented: 64 printable ASCII characters pass by all copies of it."""
+
+_NEEDED = {CHAT: "messages", RESPONSES: "input", EMBEDDINGS: "input"}
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: Number = None
+    cache_write_tokens: Number = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: Number = None
+    completion_tokens: Number = None
+    prompt_tokens_details: _Details | None = None
+    input_tokens: Number = None
+    output_tokens: Number = None
+    input_tokens_details: _Details | None = None
+
+
+class _Error(msgspec.Struct):
+    message: str | None = None
+    type: str | None = None
+    code: str | int | None = None
+    param: str | None = None
+
+
+class _Part(msgspec.Struct):
+    text: str | None = None
+    refusal: str | None = None
+
+
+class _Function(msgspec.Struct):
+    arguments: str | None = None
+
+
+class _ToolCall(msgspec.Struct):
+    function: _Function | None = None
+
+
+class _Message(msgspec.Struct):
+    content: str | list[_Part] | None = None
+    refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+
+
+class _Item(msgspec.Struct):
+    """One entry of a response's `output`."""
+
+    type: str | None = None
+    content: list[_Part] | None = None
+    arguments: str | None = None
+
+
+class _Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Datum(msgspec.Struct):
+    embedding: msgspec.Raw = msgspec.Raw()
+
+
+class _Body(msgspec.Struct):
+    choices: list[_Choice] | None = None
+    output: list[_Item] | None = None
+    data: list[_Datum] | None = None
+    error: _Error | str | None = None
+    model: str | None = None
+    usage: _Usage | None = None
+    status: str | None = None
+    incomplete_details: _Incomplete | None = None
+
+
+class _Response(msgspec.Struct):
+    status_code: int | None = None
+    body: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class _Line(msgspec.Struct):
+    custom_id: str
+    response: _Response | None = None
+    error: _Error | str | None = None
+
+
+_LINES = msgspec.json.Decoder(_Line)
+_BODIES = msgspec.json.Decoder(_Body | str | None)
+
+_OK = range(200, 300)
+
+
+def classify_error(type: str | None, code: str | None, status: int | None, message: str) -> ErrorKind:  # noqa: A002  # the provider's own word
+    """What an OpenAI error asks for."""
+    return classify(OPENAI, type, code, status, message)
+
+
+def parse_error(raw: bytes, status: int) -> ItemError | None:
+    """The error of an HTTP answer that is not 200; None where the body is no error envelope."""
+    try:
+        body = decode(_BODIES, raw)
+    except ValueError:
+        return None
+    return _item_error(body.error, status) if isinstance(body, _Body) and body.error else None
+
+
+def _item_error(error: _Error | str | None, status: int | None = None) -> ItemError:
+    if not isinstance(error, _Error):
+        error = _Error(message=error)
+    code = None if error.code is None else str(error.code)
+    message = error.message or f"the provider gave no reason (status {status})"
+    return ItemError(error.type or code or "unknown", message, classify_error(error.type, code, status, message), code)
+
+
+def _failed(custom_id: str, error: _Error | str | None, status: int | None) -> Answer:
+    """An attempt that gave no answer; OpenAI tells expiry and cancel by the error's code."""
+    code = error.code if isinstance(error, _Error) else None
+    outcome = _OUTCOMES.get(code, Outcome.ERRORED) if isinstance(code, str) else Outcome.ERRORED
+    return Answer(custom_id, outcome, error=_item_error(error, status))
+
+
+_OUTCOMES = {"batch_expired": Outcome.EXPIRED, "batch_cancelled": Outcome.CANCELED, "batch_canceled": Outcome.CANCELED}
+
+
+def _answer(custom_id: str, raw: bytes) -> Answer:
+    """The answer in the body of a 2xx, of any endpoint and either lane; a body with an error object is no success."""
+    body = decode(_BODIES, raw)
+    if not isinstance(body, _Body):
+        return _failed(custom_id, body or "an answer without a body", 0)
+    if body.error:
+        return _failed(custom_id, body.error, None)
+    if body.status == "failed":
+        return _failed(custom_id, "the response has status failed", 0)
+    text, stop_reason = _said(body, raw)
+    return Answer(
+        custom_id,
+        Outcome.SUCCEEDED,
+        text,
+        stop_reason,
+        body.model,
+        None if body.usage is None else _counted(body.usage),
+    )
+
+
+def _said(body: _Body, raw: bytes) -> tuple[str | None, str | None]:
+    """Text and stop reason; a refusal is marked as one, since the provider's own word for it is "stop"."""
+    if body.choices:
+        return _chosen(body.choices[0])
+    if body.output is not None:
+        return _responded(body.output, (body.incomplete_details and body.incomplete_details.reason) or body.status)
+    if body.data and all(bytes(datum.embedding) for datum in body.data):
+        vectors = [json_text(datum.embedding) for datum in body.data]
+        return vectors[0] if len(vectors) == 1 else f"[{','.join(vectors)}]", None
+    return raw.decode("utf-8", "replace"), None  # an endpoint with a shape of its own: all of it is the answer
+
+
+def _chosen(choice: _Choice) -> tuple[str | None, str | None]:
+    message = choice.message
+    if message is None:
+        return choice.text, choice.finish_reason
+    content = message.content
+    text, refusal = _joined(content) if isinstance(content, list) else (content, None)
+    refusal = message.refusal or refusal
+    if refusal and not text:
+        return refusal, "refusal"
+    if not text and message.tool_calls and message.tool_calls[0].function:
+        return message.tool_calls[0].function.arguments, choice.finish_reason
+    return text, choice.finish_reason
+
+
+def _responded(output: list[_Item], status: str | None) -> tuple[str | None, str | None]:
+    parts = [part for item in output if item.type == "message" for part in item.content or ()]
+    text, refusal = _joined(parts)
+    if text:
+        return text, status
+    if refusal:
+        return refusal, "refusal"
+    return next((item.arguments for item in output if item.arguments is not None), text), status
+
+
+def _joined(parts: list[_Part]) -> tuple[str | None, str | None]:
+    """Text and refusal of a list of content parts, each None where there is none."""
+    texts = [part.text for part in parts if part.text is not None]
+    refusals = [part.refusal for part in parts if part.refusal is not None]
+    return "".join(texts) if texts else None, "".join(refusals) if refusals else None
+
+
+def _counted(usage: _Usage) -> Usage:
+    """OpenAI's cached and written tokens are inside its input count."""
+    details = usage.prompt_tokens_details or usage.input_tokens_details
+    return Usage(
+        tokens(usage.prompt_tokens) or tokens(usage.input_tokens),
+        tokens(usage.completion_tokens) or tokens(usage.output_tokens),
+        tokens(details.cached_tokens) if details else 0,
+        tokens(details.cache_write_tokens) if details else 0,
+    )
+
+
+class OpenAIFormat:
+    """Request format of the OpenAI endpoints and of their batches."""
+
+    name = "openai"
+    default_endpoint = CHAT
+    default_max_tokens: int | None = None
+
+    def limits(self) -> BatchLimits:
+        """OpenAI's limits on one batch."""
+        return LIMITS
+
+    def body(
+        self,
+        *,
+        endpoint: str,
+        model: str,
+        prompt: str,
+        system: str | None,
+        max_tokens: int | None,
+        params: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """A request with one prompt; `params` go over it.
+
+        Raises:
+            InputError: an endpoint no prompt can be written for, or that takes no system prompt or token limit.
+        """
+        body: dict[str, Any] = {"model": model}
+        if endpoint == CHAT:
+            turns = [] if system is None else [{"role": "system", "content": system}]
+            body["messages"] = [*turns, {"role": "user", "content": prompt}]
+            # newer models refuse max_tokens (field report 42)
+            limit = {} if max_tokens is None else {"max_completion_tokens": max_tokens}
+        elif endpoint == RESPONSES:
+            if system is not None:
+                body["instructions"] = system
+            body["input"] = prompt
+            limit = {} if max_tokens is None else {"max_output_tokens": max_tokens}
+        elif endpoint == EMBEDDINGS:
+            if system is not None or max_tokens is not None:
+                raise InputError(
+                    "embeddings take no system prompt and no token limit", hint="leave out --system and --max-tokens"
+                )
+            body["input"] = prompt
+            limit = {}
+        else:
+            raise InputError(
+                f"no prompt can be written for {endpoint}",
+                hint=f"use {CHAT}, {RESPONSES} or {EMBEDDINGS}, or give finished requests with --requests",
+            )
+        return body | limit | dict(params)
+
+    def head(self, custom_id: str, endpoint: str) -> bytes:
+        """The bytes of a batch line before the body; the line is head + body + `}`."""
+        encode = msgspec.json.encode
+        return b'{"custom_id":' + encode(custom_id) + b',"method":"POST","url":' + encode(endpoint) + b',"body":'
+
+    def problems(self, body: Mapping[str, Any], endpoint: str) -> list[str]:
+        """What OpenAI would refuse in this body, each with its way out."""
+        if endpoint not in ENDPOINTS:
+            return [f"OpenAI batches do not go to {endpoint}: use one of {', '.join(ENDPOINTS)}, or see --provider"]
+        problems = wrapper_problems(body)
+        several = body.get("n", 1)
+        if endpoint == CHAT and several not in (1, None):
+            problems.append('"n" asks for several answers to one item: remove it and repeat the item under other ids')
+        needed = _NEEDED.get(endpoint)
+        if needed and not body.get(needed) and not (endpoint == RESPONSES and body.get("prompt")):
+            problems.append(f'"{needed}" is missing or empty')
+        return problems
+
+    def parse_request(self, line: Mapping[str, Any]) -> tuple[str, str, dict[str, Any]]:
+        """A finished request line as (custom id, endpoint, body)."""
+        return parse_request(line)
+
+    def parse_result(self, raw: bytes) -> Answer:
+        """One line of an output or error file.
+
+        Raises:
+            ValueError: a line without an id, or that is no result (field report 102).
+        """
+        line = decode(_LINES, raw)
+        if not line.custom_id:
+            raise ValueError("a result without a custom_id")
+        response = line.response
+        if line.error:
+            return _failed(line.custom_id, line.error, response.status_code if response else None)
+        if response is None:
+            return _failed(line.custom_id, "a line with neither response nor error", 0)
+        if response.status_code in _OK:
+            return _answer(line.custom_id, bytes(response.body))
+        # a refused request has a null error and the reason inside the body (field report 100)
+        status = response.status_code or 0
+        error = parse_error(bytes(response.body), status)
+        if error is None:
+            return _failed(line.custom_id, f"status {status} without a reason", status)
+        return Answer(line.custom_id, Outcome.ERRORED, error=error)
+
+    def parse_completion(self, custom_id: str, raw: bytes) -> Answer:
+        """The body of a 200 answer of an ordinary endpoint.
+
+        Raises:
+            ValueError: a body that is no answer.
+        """
+        return _answer(custom_id, raw)
