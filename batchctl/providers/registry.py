@@ -1,8 +1,9 @@
-"""Providers by name. Formats are ready at import; adapters, and with them the SDKs, are loaded when one is asked for."""
+"""Providers by name. Formats are ready at import; adapters, and the SDKs with them, load when one is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from batchctl.core.errors import InputError
 from batchctl.providers.anthropic_format import AnthropicFormat
@@ -13,7 +14,7 @@ FORMATS: dict[str, RequestFormat] = {form.name: form for form in (AnthropicForma
 NAMES: tuple[str, ...] = tuple(FORMATS)
 
 
-class _Adapter(BatchProvider, SyncProvider):
+class _Adapter(BatchProvider, SyncProvider, Protocol):
     """Both lanes in one object."""
 
 

@@ -1,0 +1,320 @@
+"""OpenAI: Files, Batches and the ordinary endpoints through its SDK. Nothing is retried, no file is held in memory."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator, Callable
+from collections.abc import Set as AbstractSet
+from datetime import UTC, datetime
+from functools import partial
+from typing import IO, Any
+from urllib.parse import quote
+
+import msgspec
+
+from batchctl.core.errors import Fault, ProviderError
+from batchctl.providers.base import (
+    Absent,
+    BatchCheck,
+    BatchFault,
+    BatchLimits,
+    Completion,
+    Created,
+    Found,
+    Phase,
+    Submission,
+    Unknown,
+)
+from batchctl.providers.decoding import Number
+from batchctl.providers.errors import OPENAI_MARKS, Call, ErrorReader, SdkErrors
+from batchctl.providers.headers import openai_rates
+from batchctl.providers.openai_format import LIMITS, OpenAIFormat, parse_error
+from batchctl.providers.sdk import Sdk, find_key, send_timeout
+from batchctl.providers.times import LOOK_BACK, earliest, from_unix
+from batchctl.providers.wire import Wire
+
+METADATA_KEY = "batchctl_key"
+WINDOW = "24h"  # the only one there is
+PAGE = 100
+FILES_PAGE = 1000
+
+_PHASES = {
+    "cancelling": Phase.CANCELING,
+    "canceling": Phase.CANCELING,
+    "completed": Phase.ENDED,
+    "expired": Phase.ENDED,
+    "cancelled": Phase.ENDED,
+    "canceled": Phase.ENDED,
+    "failed": Phase.FAILED,
+}
+"""Every word that ends or changes a wait; vendors that copy the API write them in upper case or with one l."""
+
+
+class _Fault(msgspec.Struct):
+    code: str | None = None
+    message: str | None = None
+    line: int | None = None
+
+
+class _Faults(msgspec.Struct):
+    data: list[_Fault] | None = None
+
+
+class _Batch(msgspec.Struct):
+    id: str
+    status: str = "unknown"
+    created_at: Number = None
+    expires_at: Number = None
+    errors: _Faults | None = None
+    request_counts: dict[str, int | None] | None = None
+    metadata: dict[str, str | None] | None = None
+    input_file_id: str | None = None
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+
+    def created(self) -> Created:
+        """The batch as an accepted create."""
+        return Created(self.id, self.status, from_unix(self.created_at), from_unix(self.expires_at))
+
+    def faults(self) -> tuple[BatchFault, ...]:
+        """Why it was refused whole."""
+        given = (self.errors and self.errors.data) or []
+        return tuple(BatchFault(fault.code or "unknown", fault.message or "", fault.line) for fault in given)
+
+
+class _File(msgspec.Struct):
+    id: str
+    filename: str | None = None
+    created_at: Number = None
+    bytes: Number = None
+
+
+class _Page(msgspec.Struct):
+    data: list[_Batch]
+    has_more: bool | None = None
+
+
+class _FilePage(msgspec.Struct):
+    data: list[_File]
+    has_more: bool | None = None
+
+
+_BATCH = msgspec.json.Decoder(_Batch)
+_PAGE = msgspec.json.Decoder(_Page)
+_FILE = msgspec.json.Decoder(_File)
+_FILE_PAGE = msgspec.json.Decoder(_FilePage)
+
+
+class OpenAIProvider:
+    """Both lanes of OpenAI and of servers that speak its API.
+
+    Args:
+        base_url: where to send, with `/v1`; None leaves it to OPENAI_BASE_URL.
+        api_key: None takes it from OPENAI_API_KEY.
+
+    Raises:
+        SystemicError: there is no key.
+    """
+
+    name = "openai"
+
+    def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
+        key = find_key(api_key, ("OPENAI_API_KEY",))
+        self._errors = ErrorReader(self.name, parse_error, OPENAI_MARKS, (key,))
+        self._sdk = Sdk(partial(_client, base_url, key), _exceptions, self._errors)
+        self._wire = Wire(self._errors, OpenAIFormat().parse_completion, openai_rates, self._target)
+
+    def limits(self) -> BatchLimits:
+        """OpenAI's limits on one batch."""
+        return LIMITS
+
+    async def submit(self, submission: Submission, uploaded: Callable[[str], None]) -> Created:
+        """Upload the request lines, unless an earlier try did, and create the batch with one call."""
+        file_id = submission.file_id
+        if file_id is None:
+            file_id = await self._upload(submission)
+            uploaded(file_id)
+        reply = await self._sdk.call(
+            "post",
+            "/batches",
+            Call.CREATE,
+            headers=submission.headers,
+            body={
+                "input_file_id": file_id,
+                "endpoint": submission.endpoint,
+                "completion_window": WINDOW,
+                "metadata": {METADATA_KEY: submission.key},
+            },
+        )
+        return self._sdk.read(_BATCH, reply, Call.CREATE).created()
+
+    async def _upload(self, submission: Submission) -> str:
+        timeout = send_timeout(submission.size)
+        with _Lines(submission.open_lines(), submission.size) as lines:
+            reply = await self._sdk.call(
+                "post",
+                "/files",
+                Call.CREATE,
+                timeout=timeout,
+                headers={"Content-Type": "multipart/form-data"},
+                body={"purpose": "batch"},
+                files={"file": (_filename(submission), lines, "application/jsonl")},
+            )
+        return self._sdk.read(_FILE, reply, Call.CREATE).id
+
+    async def check(self, batch_id: str) -> BatchCheck:
+        """Ask how a batch stands."""
+        reply = await self._sdk.call("get", f"/batches/{_escaped(batch_id)}", Call.READ)
+        batch = self._sdk.read(_BATCH, reply, Call.READ)
+        word = batch.status.lower()
+        outputs = tuple(file_id for file_id in (batch.output_file_id, batch.error_file_id) if file_id)
+        phase = _PHASES.get(word, Phase.IN_PROGRESS)
+        if phase is Phase.FAILED and outputs:
+            phase = Phase.ENDED  # it ran: what it answered is there to be collected
+        faults = batch.faults() if phase is Phase.FAILED else ()
+        return BatchCheck(
+            batch_id=batch_id,
+            phase=phase,
+            status=batch.status,
+            counts={name: count for name, count in (batch.request_counts or {}).items() if count is not None},
+            created_at=from_unix(batch.created_at),
+            expires_at=from_unix(batch.expires_at),
+            server_time=reply.server_time,
+            canceled=word in ("cancelling", "canceling", "cancelled", "canceled"),
+            expired=word == "expired",
+            outputs=outputs if phase is Phase.ENDED else (),
+            input_file=batch.input_file_id or None,
+            faults=faults,
+            queue_full=any(OPENAI_MARKS.queue_full.search(f"{fault.code} {fault.message}") for fault in faults),
+        )
+
+    async def results(self, check: BatchCheck) -> AsyncIterator[bytes]:
+        """The lines of the output file, then those of the error file, in chunks."""
+        for file_id in check.outputs:
+            async for chunk in self._sdk.stream(f"/files/{_escaped(file_id)}/content", follow_redirects=True):
+                yield chunk
+
+    async def cancel(self, batch_id: str) -> None:
+        """Ask for a batch to be canceled; one that has ended already is no error."""
+        try:
+            await self._sdk.call("post", f"/batches/{_escaped(batch_id)}/cancel", Call.READ)
+        except ProviderError as error:
+            if error.fault is Fault.NOT_FOUND or (await self.check(batch_id)).phase is Phase.IN_PROGRESS:
+                raise
+
+    async def find(self, submission: Submission, ledger: AbstractSet[str]) -> Found | Absent | Unknown:  # noqa: ARG002
+        """Look for the batch of an intent by its key, then for its uploaded file by name and size."""
+        async for batch in self._listed(submission):
+            if (batch.metadata or {}).get(METADATA_KEY) == submission.key or (
+                submission.file_id is not None and batch.input_file_id == submission.file_id
+            ):
+                return Found(batch.created(), certain=True)
+        return Absent(await self._uploaded(submission))
+
+    async def discard(self, file_id: str) -> None:
+        """Delete an uploaded input file; one that is gone already is no error."""
+        try:
+            await self._sdk.call("delete", f"/files/{_escaped(file_id)}", Call.READ)
+        except ProviderError as error:
+            if error.fault is not Fault.NOT_FOUND:
+                raise
+
+    async def complete(self, custom_id: str, endpoint: str, body: bytes, *, timeout: float) -> Completion:
+        """Send one request body as it is and wait for the answer."""
+        return await self._wire.complete(custom_id, endpoint, body, timeout=timeout)
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._wire.aclose()
+        await self._sdk.aclose()
+
+    def _target(self) -> tuple[str, dict[str, Any]]:
+        """Base URL and headers for the sync lane, from the SDK's client."""
+        client = self._sdk.client
+        return str(client.base_url), {**client.default_headers, "Authorization": f"Bearer {client.api_key}"}
+
+    async def _listed(self, submission: Submission) -> AsyncIterator[_Batch]:
+        """Listed batches created since the intent; pages are newest first."""
+        params: dict[str, Any] = {"limit": PAGE}
+        while True:
+            reply = await self._sdk.call("get", "/batches", Call.READ, params=params)
+            page = self._sdk.read(_PAGE, reply, Call.READ)
+            since = earliest(submission.intent_at, reply.server_time, datetime.now(UTC)) - LOOK_BACK
+            for batch in page.data:
+                if (from_unix(batch.created_at) or since) < since:
+                    return
+                yield batch
+            if not page.has_more or not page.data:
+                return
+            params = {"limit": PAGE, "after": page.data[-1].id}
+
+    async def _uploaded(self, submission: Submission) -> str | None:
+        """The id of the intent's input file, if an upload of it arrived whole."""
+        params: dict[str, Any] = {"purpose": "batch", "order": "desc", "limit": FILES_PAGE}
+        while True:
+            reply = await self._sdk.call("get", "/files", Call.READ, params=params)
+            page = self._sdk.read(_FILE_PAGE, reply, Call.READ)
+            since = earliest(submission.intent_at, reply.server_time, datetime.now(UTC)) - LOOK_BACK
+            for file in page.data:
+                if file.filename == _filename(submission) and file.bytes in (None, submission.size):
+                    return file.id
+                if (from_unix(file.created_at) or since) < since:
+                    return None
+            if not page.has_more or not page.data:
+                return None
+            params = {**params, "after": page.data[-1].id}
+
+
+class _Lines(io.RawIOBase):
+    """Request lines as the SDK's upload wants a file: of known length, without a descriptor that tells another one."""
+
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        super().__init__()
+        self._stream = stream
+        self._size = size
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._stream.read(size)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        if whence == io.SEEK_END:
+            return self._size + offset  # asked for the length only
+        return self._stream.seek(offset, whence)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def _filename(submission: Submission) -> str:
+    return f"{submission.key}.jsonl"
+
+
+def _escaped(id_: str) -> str:
+    return quote(id_, safe="")
+
+
+def _client(base_url: str | None, api_key: str) -> Any:
+    from openai import AsyncOpenAI, DefaultAioHttpClient
+
+    # a redirect would send the key and the body where nobody asked for
+    return AsyncOpenAI(
+        base_url=base_url, api_key=api_key, max_retries=0, http_client=DefaultAioHttpClient(follow_redirects=False)
+    )
+
+
+def _exceptions() -> SdkErrors:
+    import openai
+
+    return SdkErrors(
+        status=openai.APIStatusError,
+        connection=openai.APIConnectionError,
+        unreadable=openai.APIResponseValidationError,
+        base=openai.OpenAIError,
+    )

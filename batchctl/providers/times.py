@@ -1,0 +1,34 @@
+"""Times of providers' objects, and since when a lost create can be listed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+CLOCK_SLACK = timedelta(seconds=60)
+LOOK_BACK = timedelta(minutes=10)
+
+
+def from_text(text: str | None) -> datetime | None:
+    """An RFC 3339 time; None for none or for one that cannot be read."""
+    try:
+        moment = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def from_unix(seconds: float | None) -> datetime | None:
+    """A time in Unix seconds; None for none or for one out of range."""
+    try:
+        return None if not seconds else datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def earliest(intent_at: datetime, server_now: datetime | None, now: datetime) -> datetime:
+    """The earliest time, by the provider's clock, at which the create of an intent can be listed.
+
+    A minute of slack, and more where the provider's clock runs behind ours; a clock that runs ahead takes nothing off.
+    """
+    behind = now - server_now if server_now is not None else timedelta()
+    return intent_at - CLOCK_SLACK - max(behind, timedelta())
