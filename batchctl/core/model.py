@@ -43,6 +43,13 @@ class BatchState(StrEnum):
     ABANDONED = "abandoned"  # a person gave it up: its items moved on, a late answer is still taken
 
 
+class CancelCause(StrEnum):
+    """Why we asked for a batch to be canceled; it decides what its unfinished requests count as."""
+
+    ASKED = "asked"  # `cancel`: they are canceled
+    DEADLINE = "deadline"  # it was late: they are expired and may go again
+
+
 class Outcome(StrEnum):
     """What became of an attempt."""
 
@@ -100,7 +107,7 @@ def run_sources(target: RunState) -> tuple[RunState, ...]:
     return tuple(state for state, targets in RUN_MOVES.items() if target in targets)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # one per result: frozen costs three times as much to make
 class Usage:
     """Tokens of one answer; `input_tokens` is the total, cache reads and writes included."""
 
@@ -128,7 +135,7 @@ class ItemError:
     code: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # one per result: frozen costs three times as much to make
 class Answer:
     """What a provider said about one request, in either lane.
 

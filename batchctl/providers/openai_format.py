@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -117,7 +117,7 @@ class _Body(msgspec.Struct):
 
 class _Response(msgspec.Struct):
     status_code: int | None = None
-    body: msgspec.Raw = msgspec.Raw(b"null")
+    body: _Body | str | None = None
 
 
 class _Line(msgspec.Struct):
@@ -126,8 +126,18 @@ class _Line(msgspec.Struct):
     error: _Error | str | None = None
 
 
+class _RawResponse(msgspec.Struct):
+    body: msgspec.Raw
+
+
+class _RawLine(msgspec.Struct):
+    response: _RawResponse
+
+
+_NO_ERROR = _Error()  # an empty object says there is none
 _LINES = msgspec.json.Decoder(_Line)
 _BODIES = msgspec.json.Decoder(_Body | str | None)
+_RAW_LINES = msgspec.json.Decoder(_RawLine)
 
 _OK = range(200, 300)
 
@@ -164,39 +174,40 @@ def _failed(custom_id: str, error: _Error | str | None, status: int | None) -> A
 _OUTCOMES = {"batch_expired": Outcome.EXPIRED, "batch_cancelled": Outcome.CANCELED, "batch_canceled": Outcome.CANCELED}
 
 
-def _answer(custom_id: str, raw: bytes) -> Answer:
-    """The answer in the body of a 2xx, of any endpoint and either lane; a body with an error object is no success."""
-    body = decode(_BODIES, raw)
+def _answer(custom_id: str, body: _Body | str | None, whole: Callable[[], str]) -> Answer:
+    """The answer in the body of a 2xx, of any endpoint and either lane; a body with an error object is no success.
+
+    `whole` gives the body as it came, for endpoints with a shape of their own.
+    """
     if not isinstance(body, _Body):
         return _failed(custom_id, body or "an answer without a body", 0)
-    if body.error:
+    if body.error and body.error != _NO_ERROR:
         return _failed(custom_id, body.error, None)
     if body.status == "failed":
         return _failed(custom_id, "the response has status failed", 0)
-    text, stop_reason = _said(body, raw)
+    if body.choices:
+        text, stop_reason = _chosen(body.choices[0])
+    elif body.output is not None:
+        reason = body.incomplete_details.reason if body.incomplete_details else None
+        text, stop_reason = _responded(body.output, reason or body.status)
+    else:
+        text, stop_reason = _vectors(body.data) or whole(), None
+    usage = body.usage
     return Answer(
-        custom_id,
-        Outcome.SUCCEEDED,
-        text,
-        stop_reason,
-        body.model,
-        None if body.usage is None else _counted(body.usage),
+        custom_id, Outcome.SUCCEEDED, text, stop_reason, body.model, None if usage is None else _counted(usage)
     )
 
 
-def _said(body: _Body, raw: bytes) -> tuple[str | None, str | None]:
-    """Text and stop reason; a refusal is marked as one, since the provider's own word for it is "stop"."""
-    if body.choices:
-        return _chosen(body.choices[0])
-    if body.output is not None:
-        return _responded(body.output, (body.incomplete_details and body.incomplete_details.reason) or body.status)
-    if body.data and all(bytes(datum.embedding) for datum in body.data):
-        vectors = [json_text(datum.embedding) for datum in body.data]
-        return vectors[0] if len(vectors) == 1 else f"[{','.join(vectors)}]", None
-    return raw.decode("utf-8", "replace"), None  # an endpoint with a shape of its own: all of it is the answer
+def _vectors(data: list[_Datum] | None) -> str | None:
+    """Embeddings as JSON: the vector of one input, a list of vectors of several."""
+    if not data or not all(bytes(datum.embedding) for datum in data):
+        return None
+    vectors = [json_text(datum.embedding) for datum in data]
+    return vectors[0] if len(vectors) == 1 else f"[{','.join(vectors)}]"
 
 
 def _chosen(choice: _Choice) -> tuple[str | None, str | None]:
+    """Text and stop reason; a refusal is marked as one, since the provider's own word for it is "stop"."""
     message = choice.message
     if message is None:
         return choice.text, choice.finish_reason
@@ -321,18 +332,16 @@ class OpenAIFormat:
         if not line.custom_id:
             raise ValueError("a result without a custom_id")
         response = line.response
-        if line.error:
+        if line.error and line.error != _NO_ERROR:
             return _failed(line.custom_id, line.error, response.status_code if response else None)
         if response is None:
             return _failed(line.custom_id, "a line with neither response nor error", 0)
         if response.status_code in _OK:
-            return _answer(line.custom_id, bytes(response.body))
+            return _answer(line.custom_id, response.body, lambda: json_text(decode(_RAW_LINES, raw).response.body))
         # a refused request has a null error and the reason inside the body (field report 100)
-        status = response.status_code or 0
-        error = parse_error(bytes(response.body), status)
-        if error is None:
-            return _failed(line.custom_id, f"status {status} without a reason", status)
-        return Answer(line.custom_id, Outcome.ERRORED, error=error)
+        body, status = response.body, response.status_code or 0
+        reason = body.error if isinstance(body, _Body) else body
+        return _failed(line.custom_id, reason or f"status {status} without a reason", status)
 
     def parse_completion(self, custom_id: str, raw: bytes) -> Answer:
         """The body of a 200 answer of an ordinary endpoint.
@@ -340,4 +349,4 @@ class OpenAIFormat:
         Raises:
             ValueError: a body that is no answer.
         """
-        return _answer(custom_id, raw)
+        return _answer(custom_id, decode(_BODIES, raw), lambda: raw.decode("utf-8", "replace"))
