@@ -1,0 +1,66 @@
+"""What follows a failed attempt, and how long to wait before the next call."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from batchctl.core.model import ErrorKind, Outcome
+
+LONGEST_POLL = 600.0  # seconds; an interval longer than this is kept as it is
+_JITTER = 0.1
+_SLOWING = 1.5  # growth of the poll interval with each look that shows nothing new
+_DOUBLINGS = 32  # more would only overflow: every cap is reached long before
+
+
+class Decision(StrEnum):
+    """What happens to an item whose attempt did not succeed."""
+
+    RESUBMIT = "resubmit"
+    FINAL = "final"
+    SYSTEMIC = "systemic"  # the run stops, the item stays open and nothing is spent
+
+
+def decide(outcome: Outcome, kind: ErrorKind, round: int, max_resubmits: int) -> Decision:  # noqa: A002  # the charter's word
+    """Tell whether an item is sent again (field reports 120, 122 and 149).
+
+    Args:
+        outcome: what became of the attempt; cancels of a late batch are given as expired.
+        kind: what its error asks for.
+        round: 0 for the first submission.
+        max_resubmits: rounds after the first.
+    """
+    match outcome:
+        case Outcome.EXPIRED | Outcome.MISSING:
+            may_succeed = True
+        case Outcome.ERRORED:
+            if kind is ErrorKind.SYSTEMIC:
+                return Decision.SYSTEMIC
+            may_succeed = kind is ErrorKind.RETRYABLE
+        case Outcome.SUCCEEDED | Outcome.CANCELED | Outcome.INVALID:
+            may_succeed = False
+    return Decision.RESUBMIT if may_succeed and round < max_resubmits else Decision.FINAL
+
+
+def backoff(attempt: int, base: float, cap: float, random: float) -> float:
+    """Seconds before the next try: exponential with full jitter.
+
+    Args:
+        attempt: how many tries have failed, at least 1.
+        base: upper bound after the first failure, in seconds.
+        cap: upper bound for ever, in seconds.
+        random: from 0 to 1.
+    """
+    return random * min(cap, base * 2.0 ** min(attempt - 1, _DOUBLINGS))
+
+
+def poll_delay(interval: float, unchanged: int, failures: int, random: float) -> float:
+    """Seconds until the next look at a batch, give or take a tenth.
+
+    Args:
+        interval: seconds between two looks while something changes.
+        unchanged: looks in a row that showed nothing new.
+        failures: looks in a row that failed.
+        random: from 0 to 1.
+    """
+    slowed = interval * _SLOWING ** min(unchanged, _DOUBLINGS) * 2.0 ** min(failures, _DOUBLINGS)
+    return min(slowed, max(interval, LONGEST_POLL)) * (1 + _JITTER * (2 * random - 1))
