@@ -2,7 +2,8 @@
 
 `answer(prompt, system)` is the whole of it, a pure function, so that a test can say what an item's answer must be.
 Categories are a JSON array of strings anywhere in the prompt or the system text, or lines `- category`. The text is
-what follows the last `Ticket:`, `Message:` or `Text:` (or stands in a tag of that name), else the prompt's last paragraph.
+what follows the last `Ticket:`, `Message:` or `Text:` (or stands in a tag of that name), else the prompt's last
+paragraph.
 """
 
 from __future__ import annotations
@@ -53,9 +54,7 @@ def _echo(prompt: str, system: str, text: str, *, asks_json: bool) -> str:
 
 
 def _split(prompt: str) -> tuple[str, str]:
-    last = None
-    for last in _MARKER.finditer(prompt):
-        pass
+    last = max(_MARKER.finditer(prompt), key=re.Match.start, default=None)
     if last is None:
         head, _, text = prompt.rstrip().rpartition("\n\n")
         return (head, text) if head else (prompt, prompt)

@@ -7,14 +7,14 @@ from typing import Any
 
 from aiohttp import web
 
-from batchctl.simulator.anthropic_shapes import MISSING_MODELS, check_params, read_prompt
+from batchctl.simulator.anthropic_shapes import check_params, read_prompt
 from batchctl.simulator.batch import CANCELING, ENDED, Batch
 from batchctl.simulator.batches import Batches, waiting_requests
 from batchctl.simulator.clock import rfc3339
 from batchctl.simulator.errors import ANTHROPIC, ApiError
 from batchctl.simulator.http import Download, Reply, json_reply, page_size, parse_object, read_body
 from batchctl.simulator.intake import read_create
-from batchctl.simulator.kinds import missing_model
+from batchctl.simulator.kinds import MISSING_MODELS, missing_model
 from batchctl.simulator.rendering import Renderer, results_blob
 from batchctl.simulator.services import Services, new_id
 from batchctl.simulator.sync_lane import SyncLane

@@ -8,13 +8,12 @@ from typing import Any
 from batchctl.simulator.codec import short_hash
 from batchctl.simulator.content import Completion, Prompt, complete, read_messages
 from batchctl.simulator.errors import ANTHROPIC, ApiError
-from batchctl.simulator.kinds import missing_model, too_long
+from batchctl.simulator.kinds import MISSING_MODELS, missing_model, too_long
 
 STRICT_VERSION = "2026-10-21"
 SAMPLING = ("temperature", "top_p", "top_k")
 _NOT_IN_BATCHES = ("speed", "fallbacks", "store", "previous_thread_event_id", "cache_hint", "context_hint", "betas")
 _NO_SAMPLING_MODELS = re.compile(r"claude-(opus-4-[78]|fable-5|(opus|sonnet|haiku)-[5-9])")
-MISSING_MODELS = re.compile(r"^(no-such|unknown)-")
 _STOP_REASONS = {
     "stop": "end_turn",
     "length": "max_tokens",

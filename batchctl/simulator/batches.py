@@ -1,4 +1,4 @@
-"""The batches of both providers: taking them in, moving them through their phases, and booking what becomes of items."""
+"""The batches of both providers: taken in, moved through their phases, and booked item by item."""
 
 from __future__ import annotations
 

@@ -30,6 +30,14 @@ class Completion:
     tokens: int
 
 
+_FIXED = {
+    "refusal": Completion("I can't help with that.", "refusal", 7),
+    "null_content": Completion(None, "stop", 0),
+    "empty": Completion("", "stop", 0),
+    "content_filter": Completion("", "content_filter", 0),
+}
+
+
 def flat_text(content: Any) -> tuple[str, int]:
     """Join the text parts of a content value, and count the tokens of its other parts."""
     if isinstance(content, str):
@@ -69,14 +77,8 @@ def read_messages(messages: Any, system: Any = "") -> Prompt:
 
 def complete(prompt: Prompt, kind: str, max_tokens: int | None) -> Completion:
     """Write the answer that a kind of success gives."""
-    if kind == "refusal":
-        return Completion("I can't help with that.", "refusal", 7)
-    if kind == "null_content":
-        return Completion(None, "stop", 0)
-    if kind == "empty":
-        return Completion("", "stop", 0)
-    if kind == "content_filter":
-        return Completion("", "content_filter", 0)
+    if kind in _FIXED:
+        return _FIXED[kind]
     text = answer(prompt.user, prompt.system)
     if kind == "not_json":
         text = f"Sure! Here is the answer you asked for: {text.strip('{}')}"

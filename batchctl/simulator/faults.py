@@ -8,7 +8,8 @@ examples.
   counted from 1 over the calls of that endpoint), `every` (each N-th), `from_nth`, `rate` (0 to 1, seeded), `times` (at
   most so often), `contains` (text in the body), `from` / `to` (virtual seconds since the start).
   What: `action` is one of
-  `drop` (cut the connection; `when` = `before` or `after` the request took effect; `after_bytes`: read so many bytes first),
+  `drop` (cut the connection; `when` = `before` or `after` the request took effect; `after_bytes`: read so many bytes
+  first),
   `status` (`status`, optional `type`, `code`, `param`, `message`, `headers`, `body` as raw text, `when`),
   `error` (`name`: one of `errors.ERROR_NAMES`, `headers`, `when`),
   `html` (an HTML page with `status`, default 502; `when`),
@@ -20,8 +21,8 @@ examples.
   `line_separators`: true, `no_content_type`: true).
 
 `items`: what becomes of single requests, in both lanes.
-  Which: any of `probability` (seeded, the same for the same body and attempt), `custom_id` (with `*`), `prompt_contains`,
-  `first_n_attempts`, `api`, `lane` (`batch` or `sync`), `times`.
+  Which: any of `probability` (seeded, the same for the same body and attempt), `custom_id` (with `*`),
+  `prompt_contains`, `first_n_attempts`, `api`, `lane` (`batch` or `sync`), `times`.
   What: `kind`, one of `kinds.KINDS`.
 
 `batches`: what becomes of whole batches, matched when they are created.
@@ -87,6 +88,9 @@ class _Counts:
     fired: int = 0
 
 
+_Counted = tuple[Rule, _Counts]
+
+
 class Faults:
     """One checked set of rules with its counters; replacing the rules starts the counters anew."""
 
@@ -95,41 +99,35 @@ class Faults:
         self.source = source
         self._seed = seed
         self._random = random.Random(seed)  # noqa: S311 - repeatable, not secret
-        self._calls: list[tuple[Rule, _Counts]] = [(rule, _Counts()) for rule in source.get("calls", [])]
-        self._items: list[tuple[Rule, _Counts]] = [(rule, _Counts()) for rule in source.get("items", [])]
-        self._batches: list[tuple[Rule, _Counts]] = [(rule, _Counts()) for rule in source.get("batches", [])]
-        self._files: list[tuple[Rule, _Counts]] = [(rule, _Counts()) for rule in source.get("files", [])]
+        self._calls: list[_Counted] = [(rule, _Counts()) for rule in source.get("calls", [])]
+        self._items: list[_Counted] = [(rule, _Counts()) for rule in source.get("items", [])]
+        self._batches: list[_Counted] = [(rule, _Counts()) for rule in source.get("batches", [])]
+        self._files: list[_Counted] = [(rule, _Counts()) for rule in source.get("files", [])]
         self.reads_bodies = any("contains" in rule for rule, _ in self._calls)
 
     def for_call(self, endpoint: str, age: float, body: bytes) -> Rule | None:
         """Pick the rule for one HTTP call."""
-        chosen = None
-        for rule, counts in self._calls:
-            if not fnmatchcase(endpoint, rule["endpoint"]):
-                continue
-            if "contains" in rule and rule["contains"].encode() not in body:
-                continue
-            if not rule.get("from", 0.0) <= age < rule.get("to", float("inf")):
-                continue
-            fires = self._fires(rule, counts, endpoint, eligible=chosen is None)
-            if fires:
-                chosen = rule
-        return chosen
+
+        def fits(rule: Rule) -> bool:
+            return (
+                fnmatchcase(endpoint, rule["endpoint"])
+                and ("contains" not in rule or rule["contains"].encode() in body)
+                and rule.get("from", 0.0) <= age < rule.get("to", float("inf"))
+            )
+
+        return self._pick(self._calls, endpoint, fits)
 
     def for_batch(self, api: str, requests: int) -> Rule:
         """Pick the effects on one new batch."""
-        for rule, counts in self._batches:
-            if (
-                rule.get("api", api) == api
-                and requests >= rule.get("min_requests", 0)
-                and self._fires(rule, counts, api)
-            ):
-                return rule
-        return {}
+
+        def fits(rule: Rule) -> bool:
+            return bool(rule.get("api", api) == api and requests >= rule.get("min_requests", 0))
+
+        return self._pick(self._batches, api, fits) or {}
 
     def for_file(self) -> Rule:
         """Pick the effects on one upload."""
-        return next((rule for rule, counts in self._files if self._fires(rule, counts, "")), {})
+        return self._pick(self._files, "", lambda _rule: True) or {}
 
     def for_item(self, item: Item) -> str:
         """Pick the kind of one request."""
@@ -150,22 +148,29 @@ class Faults:
             return False
         if "probability" not in rule:
             return True
-        return draw(self._seed, place, item.digest.hex(), item.attempt) < rule["probability"]
+        return draw(self._seed, place, item.digest.hex(), item.attempt) < float(rule["probability"])
 
-    def _fires(self, rule: Rule, counts: _Counts, series: str, *, eligible: bool = True) -> bool:
-        counts.seen[series] += 1
-        number = counts.seen[series]
+    def _pick(self, rules: list[_Counted], series: str, fits: Callable[[Rule], bool]) -> Rule | None:
+        """Take the first rule that fires; the others count the event all the same, so `nth` means what it says."""
+        chosen = None
+        for rule, counts in rules:
+            if not fits(rule):
+                continue
+            counts.seen[series] += 1
+            if chosen is None and self._fires(rule, counts, counts.seen[series]):
+                counts.fired += 1
+                chosen = rule
+        return chosen
+
+    def _fires(self, rule: Rule, counts: _Counts, number: int) -> bool:
         nth = rule.get("nth", number)
-        fits = (
+        return bool(
             number in (nth if isinstance(nth, list) else [nth])
             and number % rule.get("every", 1) == 0
             and number >= rule.get("from_nth", 1)
             and counts.fired < rule.get("times", float("inf"))
             and ("rate" not in rule or self._random.random() < rule["rate"])
         )
-        if fits and eligible:
-            counts.fired += 1
-        return fits and eligible
 
 
 def check_faults(source: dict[str, Any]) -> None:

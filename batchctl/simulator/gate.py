@@ -1,4 +1,4 @@
-"""The way every provider call takes: faults before, credentials, the handler, faults after, and the answer on the wire."""
+"""The way every provider call takes: faults before, credentials, the handler, faults after, the answer."""
 
 from __future__ import annotations
 
@@ -144,5 +144,6 @@ async def _hang(request: web.Request, seconds: float) -> None:
     """Keep silent until the time is up or the client has gone."""
     loop = asyncio.get_running_loop()
     until = loop.time() + seconds
-    while loop.time() < until and request.transport is not None and not request.transport.is_closing():
+    # Nothing tells a handler that its client has left, so it has to look.
+    while loop.time() < until and request.transport is not None and not request.transport.is_closing():  # noqa: ASYNC110
         await asyncio.sleep(min(_HANG_STEP, max(until - loop.time(), 0)))

@@ -1,7 +1,7 @@
 """Reading the requests of a new batch: Anthropic's create body, OpenAI's input file, and either one again later.
 
-Anthropic refuses the whole create for a bad id and shows bad parameters per item at the end. OpenAI accepts every create
-and fails the whole file later, with line numbers.
+Anthropic refuses the whole create for a bad id and shows bad parameters per item at the end. OpenAI accepts every
+create and fails the whole file later, with line numbers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from batchctl.simulator.batch import Items
 from batchctl.simulator.blobs import BlobStore
 from batchctl.simulator.codec import body_digest, decode, encode
 from batchctl.simulator.config import SimulatorConfig
-from batchctl.simulator.errors import OPENAI, ApiError
-from batchctl.simulator.kinds import missing_model
+from batchctl.simulator.errors import ApiError
+from batchctl.simulator.kinds import MISSING_MODELS
 from batchctl.simulator.openai_shapes import check_body, missing_parameter
 from batchctl.simulator.openai_shapes import read_prompt as read_openai_prompt
 
@@ -90,85 +90,85 @@ def _check_requests(requests: list[_Request] | None, config: SimulatorConfig) ->
 
 def read_input_file(blobs: BlobStore, blob: str, endpoint: str, config: SimulatorConfig) -> Intake:
     """Read an OpenAI input file as its validation does (batch guide; codes from Azure's batch page)."""
-    intake = Intake()
-    seen: set[str] = set()
+    reader = _FileReader(endpoint, config.context_tokens)
     start = 0
     with blobs.open(blob) as source:
         for number, line in enumerate(source, 1):
-            error = _read_line(line, number, start, endpoint, config, intake, seen)
-            if error and len(intake.errors) < _SHOWN_ERRORS:
-                intake.errors.append(error)
+            reader.read_line(line, number, start)
             start += len(line)
-    items = intake.items
+    intake = reader.intake
+    count = len(intake.items)
     if start == 0:
-        intake.errors.append(_file_error("empty_file", "The input file is empty."))
-    elif len(items) > config.openai_max_requests:
+        intake.errors = [_error("empty_file", "The input file is empty.")]
+    elif count > config.openai_max_requests:
         most = config.openai_max_requests
-        intake.errors = [_file_error("too_many_tasks", f"The file has {len(items)} requests, more than {most}.")]
-    elif start > config.openai_max_bytes:
-        intake.errors = [_file_error("file_too_large", f"The file has {start} bytes.")]
+        intake.errors = [_error("too_many_tasks", f"The file has {count} requests, more than {most}.")]
     return intake
 
 
-def _read_line(
-    line: bytes, number: int, start: int, endpoint: str, config: SimulatorConfig, intake: Intake, seen: set[str]
-) -> dict[str, Any] | None:
-    try:
-        request = decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _line_error("invalid_json_line", number, "This line is not parseable as valid JSON.")
-    if not isinstance(request, dict):
-        return _line_error("invalid_json_line", number, "This line is not a JSON object.")
-    custom_id = request.get("custom_id")
-    if not isinstance(custom_id, str) or not custom_id:
-        return _line_error("missing_required_parameter", number, "Missing 'custom_id'.", "custom_id")
-    if custom_id in seen:
-        return _line_error("duplicate_custom_id", number, f"The custom_id '{custom_id}' is used twice.", "custom_id")
-    seen.add(custom_id)
-    if request.get("method") != "POST":
-        return _line_error("invalid_method", number, "The method must be POST.", "method")
-    if request.get("url") != endpoint:
-        return _line_error("url_mismatch", number, f"The url does not match the endpoint {endpoint}.", "url")
-    body = request.get("body")
-    if missing := missing_parameter(body, endpoint):
-        param = missing if missing == "body" else f"body.{missing}"
-        return _line_error("missing_required_parameter", number, f"Missing required parameter: '{param}'.", param)
-    assert isinstance(body, dict)
-    return _add_line(body, custom_id, number, (start, len(line)), endpoint, config, intake)
+class _FileReader:
+    """Reads line after line; one bad line fails the file, so the first hundred errors are all that is kept."""
+
+    def __init__(self, endpoint: str, context_tokens: int) -> None:
+        self.intake = Intake()
+        self._endpoint = endpoint
+        self._context_tokens = context_tokens
+        self._seen: set[str] = set()
+
+    def read_line(self, line: bytes, number: int, start: int) -> None:
+        """Take in one line or note what is wrong with it."""
+        try:
+            request = decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            request = None
+        if not isinstance(request, dict):
+            self._note(_error("invalid_json_line", "This line is not parseable as a JSON object.", number))
+            return
+        error = self._envelope_error(request, number) or self._body_error(request["body"], number)
+        if error:
+            self._note(error)
+            return
+        body = request["body"]
+        items = self.intake.items
+        items.add(request["custom_id"], body_digest(body), start, len(line))
+        items.tokens += read_openai_prompt(body, self._endpoint).tokens
+        self.intake.rejected.append(check_body(body, self._endpoint, self._context_tokens) is not None)
+
+    def _note(self, error: dict[str, Any]) -> None:
+        if len(self.intake.errors) < _SHOWN_ERRORS:
+            self.intake.errors.append(error)
+
+    def _envelope_error(self, request: dict[str, Any], number: int) -> dict[str, Any] | None:
+        custom_id = request.get("custom_id")
+        if not isinstance(custom_id, str) or not custom_id:
+            return _error("missing_required_parameter", "Missing 'custom_id'.", number, "custom_id")
+        if custom_id in self._seen:
+            return _error("duplicate_custom_id", f"The custom_id '{custom_id}' is used twice.", number, "custom_id")
+        self._seen.add(custom_id)
+        if request.get("method") != "POST":
+            return _error("invalid_method", "The method must be POST.", number, "method")
+        if request.get("url") != self._endpoint:
+            return _error("url_mismatch", f"The url is not the endpoint {self._endpoint}.", number, "url")
+        if missing := missing_parameter(request.get("body"), self._endpoint):
+            param = missing if missing == "body" else f"body.{missing}"
+            return _error("missing_required_parameter", f"Missing required parameter: '{param}'.", number, param)
+        return None
+
+    def _body_error(self, body: dict[str, Any], number: int) -> dict[str, Any] | None:
+        items = self.intake.items
+        model = str(body["model"])
+        items.model = items.model or model
+        if body.get("stream"):
+            return _error("invalid_value", "Streaming is not supported in batches.", number, "body.stream")
+        if model != items.model:
+            return _error("mismatched_model", f"Expected {items.model}, found {model}.", number, "body.model")
+        if MISSING_MODELS.match(model):
+            return _error("model_not_found", f"The model `{model}` does not exist.", number, "body.model")
+        return None
 
 
-def _add_line(
-    body: dict[str, Any],
-    custom_id: str,
-    number: int,
-    span: tuple[int, int],
-    endpoint: str,
-    config: SimulatorConfig,
-    intake: Intake,
-) -> dict[str, Any] | None:
-    items = intake.items
-    if body.get("stream"):
-        return _line_error("invalid_value", number, "Streaming is not supported in batches.", "body.stream")
-    model = str(body["model"])
-    if not items.model:
-        items.model = model
-    if model != items.model:
-        return _line_error("mismatched_model", number, f"Expected {items.model}, found {model}.", "body.model")
-    refusal = check_body(body, endpoint, config.context_tokens)
-    if refusal and refusal.code == missing_model(model, OPENAI).code:
-        return _line_error("model_not_found", number, refusal.message, "body.model")
-    items.add(custom_id, body_digest(body), *span)
-    items.tokens += read_openai_prompt(body, endpoint).tokens
-    intake.rejected.append(refusal is not None)
-    return None
-
-
-def _line_error(code: str, line: int, message: str, param: str | None = None) -> dict[str, Any]:
+def _error(code: str, message: str, line: int | None = None, param: str | None = None) -> dict[str, Any]:
     return {"code": code, "line": line, "message": message, "param": param}
-
-
-def _file_error(code: str, message: str) -> dict[str, Any]:
-    return {"code": code, "line": None, "message": message, "param": None}
 
 
 def read_kept_requests(blobs: BlobStore, blob: str) -> Items:

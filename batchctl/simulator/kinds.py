@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from batchctl.simulator.errors import ANTHROPIC, LOW_CREDIT, NO_QUOTA, SPEND_LIMIT, ApiError
+import re
+from collections.abc import Callable
+
+from batchctl.simulator.errors import ANTHROPIC, ApiError, named_error
+
+# Names that no provider has, for tests of a mistyped model.
+MISSING_MODELS = re.compile(r"^(no-such|unknown)-")
 
 OK = "ok"
 REJECTED = "rejected"  # the item's own parameters are invalid; the text comes from validating them again
@@ -50,32 +56,16 @@ def ledger_outcome(kind: str) -> str:
 
 def failure(kind: str, api: str) -> ApiError:
     """Build the error of a failing kind (each provider's error pages; field notes for status 0)."""
-    anthropic = api == ANTHROPIC
-    if kind in ("api_error", "string_error", "status_0"):
-        return ApiError(500, "Internal server error" if anthropic else "The server had an error.")
-    if kind == "overloaded":
-        return ApiError(529, "Overloaded") if anthropic else ApiError(503, "The server is currently overloaded.")
-    if kind == "rate_limit":
-        return ApiError(429, "Rate limit reached.", headers={"retry-after": "1"})
-    if kind == "context_too_long":
-        return too_long(200_001, 200_000, api)
-    if kind == "low_credit":
-        return (
-            ApiError(400, LOW_CREDIT)
-            if anthropic
-            else ApiError(429, NO_QUOTA, kind="insufficient_quota", code="credit_balance_exhausted")
-        )
-    if kind == "spend_limit":
-        return (
-            ApiError(400, SPEND_LIMIT)
-            if anthropic
-            else ApiError(429, NO_QUOTA, kind="insufficient_quota", code="organization_spend_limit_exceeded")
-        )
-    if kind == "model_not_found":
-        return missing_model("no-such-model", api)
-    if kind == "unsupported_parameter":
-        return unsupported("temperature", "this model")
-    return ApiError(400, "messages.0.content: simulated invalid request", param="messages")
+    if kind in ("low_credit", "spend_limit", "overloaded"):
+        return named_error(kind, api)
+    builders: dict[str, Callable[[], ApiError]] = {
+        "rate_limit": lambda: ApiError(429, "Rate limit reached.", headers={"retry-after": "1"}),
+        "invalid_request": lambda: ApiError(400, "messages.0.content: simulated invalid request", param="messages"),
+        "context_too_long": lambda: too_long(200_001, 200_000, api),
+        "model_not_found": lambda: missing_model("no-such-model", api),
+        "unsupported_parameter": lambda: unsupported("temperature", "this model"),
+    }
+    return builders[kind]() if kind in builders else ApiError(500, "The server had an error; try again.")
 
 
 def too_long(tokens: int, limit: int, api: str) -> ApiError:

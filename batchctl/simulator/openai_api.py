@@ -124,7 +124,7 @@ class OpenAiApi:
         """Give the batch object (openai types/batch.py)."""
         status = _status(batch)
         ended = batch.phase == ENDED
-        stamp = {name: None for name in ("failed", "completed", "expired", "cancelled")}
+        stamp: dict[str, int | None] = dict.fromkeys(("failed", "completed", "expired", "cancelled"))
         started = batch.phase != VALIDATING and batch.ending != "failed"
         finalizing = batch.phase == FINALIZING or batch.ending == "completed"
         shown: dict[str, Any] = {

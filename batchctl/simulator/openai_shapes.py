@@ -10,7 +10,7 @@ from typing import Any
 from batchctl.simulator.codec import draw, short_hash, text_tokens
 from batchctl.simulator.content import Completion, Prompt, complete, flat_text, read_messages
 from batchctl.simulator.errors import OPENAI, ApiError
-from batchctl.simulator.kinds import missing_model, too_long, unsupported
+from batchctl.simulator.kinds import MISSING_MODELS, missing_model, too_long, unsupported
 
 CHAT = "/v1/chat/completions"
 RESPONSES = "/v1/responses"
@@ -27,7 +27,6 @@ BATCH_ENDPOINTS = (
 _CONTENT_FIELD = {CHAT: "messages", RESPONSES: "input", EMBEDDINGS: "input"}
 _LIMIT_FIELDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _NEWER_MODELS = re.compile(r"^(o\d|gpt-[5-9])")
-_MISSING_MODELS = re.compile(r"^(no-such|unknown)-")
 _FINISH = {"stop": "stop", "pause": "stop", "refusal": "stop", "length": "length", "content_filter": "content_filter"}
 
 
@@ -67,7 +66,7 @@ def check_body(body: Any, endpoint: str, context_tokens: int) -> ApiError | None
         message = f"Missing required parameter: '{missing}'."
         return ApiError(400, message, code="missing_required_parameter", param=missing)
     model = body["model"]
-    if not isinstance(model, str) or _MISSING_MODELS.match(model):
+    if not isinstance(model, str) or MISSING_MODELS.match(model):
         return missing_model(str(model), OPENAI)
     if body.get("stream"):
         return ApiError(400, "Streaming is not supported by this simulator.", code="unsupported_value", param="stream")
@@ -116,7 +115,7 @@ def write_answer(
 
 def _chat(body: dict[str, Any], prompt: Prompt, completion: Completion, identity: str, at: float) -> dict[str, Any]:
     refused = completion.finish == "refusal"
-    message = {
+    message: dict[str, Any] = {
         "role": "assistant",
         "content": None if refused else completion.text,
         "refusal": completion.text if refused else None,

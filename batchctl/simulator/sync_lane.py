@@ -10,7 +10,7 @@ from batchctl.simulator.anthropic_shapes import check_params, write_message
 from batchctl.simulator.anthropic_shapes import read_prompt as read_anthropic_prompt
 from batchctl.simulator.codec import body_digest, encode
 from batchctl.simulator.content import Prompt
-from batchctl.simulator.errors import ANTHROPIC, OPENAI, ApiError
+from batchctl.simulator.errors import ANTHROPIC, OPENAI
 from batchctl.simulator.faults import Item
 from batchctl.simulator.http import Reply, parse_object
 from batchctl.simulator.kinds import FAILURES, OK, failure, ledger_outcome

@@ -80,11 +80,11 @@ class SimulatorThread:
 
     def stats(self) -> dict[str, Any]:
         """Count calls, statuses, faults, batches and what became of requests."""
-        return self._ask(lambda: self._running().world.stats())
+        return self._ask(self._running().world.stats)
 
     def state(self) -> dict[str, Any]:
         """Show where every batch stands, and the clock."""
-        return self._ask(lambda: self._running().world.state())
+        return self._ask(self._running().world.state)
 
     def set_faults(self, faults: dict[str, Any]) -> None:
         """Replace the fault rules."""

@@ -24,9 +24,15 @@ _ENDINGS = (
     "y",
 )
 
-STOP = frozenset(
-    "a an and are as at be been but by can do does did for from had has have how i if in into is it its me my of on or"
-    " our so that the their them there this to was we were what when where which who why will with would you your".split()
+
+def word_set(text: str) -> frozenset[str]:
+    """Make a set of the words of a text."""
+    return frozenset(text.split())
+
+
+STOP = word_set(
+    "a an and are as at be been but by can do does did for from had has have how i if in into is it its me my of on or "
+    "our so that the their them there this to was we were what when where which who why will with would you your"
 )
 
 # Words of people, by the word of a category they speak for.
@@ -96,21 +102,21 @@ SYNONYMS: dict[str, str] = {
     "wrong": "incorrect mistake different",
 }
 
-PRIORITIES: tuple[tuple[str, frozenset[str]], ...] = (
+PRIORITIES = (
     (
         "urgent",
-        frozenset(
-            "urgent urgently immediately asap emergency stolen fraud hacked critical outage unauthorized unauthorised".split()
+        word_set(
+            "urgent urgently immediately asap emergency stolen fraud hacked critical outage unauthorized unauthorised"
         ),
     ),
     (
         "high",
-        frozenset(
-            "cannot can't blocked broken failed fails failing wrong lost refund angry today unacceptable twice declined"
-            " crash crashes overcharged missing".split()
+        word_set(
+            "cannot can't blocked broken failed fails failing wrong lost refund angry today unacceptable twice "
+            "declined crash crashes overcharged missing"
         ),
     ),
-    ("low", frozenset("wondering suggestion curious feature wish love idea thanks feedback whenever nice".split())),
+    ("low", word_set("wondering suggestion curious feature wish love idea thanks feedback whenever nice")),
 )
 
 

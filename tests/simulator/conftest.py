@@ -23,7 +23,7 @@ class Bench:
         self.openai = AsyncOpenAI(api_key="key", base_url=sim.openai_base_url, max_retries=0)
 
     async def create_anthropic(self, texts: list[str]) -> Any:
-        """Create a message batch with ids i0, i1, …"""
+        """Create a message batch with ids i0, i1 and so on."""
         return await self.anthropic.messages.batches.create(requests=[request(f"i{n}", t) for n, t in enumerate(texts)])
 
     async def create_openai(self, lines: list[Any], endpoint: Any = "/v1/chat/completions") -> Any:
@@ -37,8 +37,9 @@ class Bench:
         """Collect results by custom id."""
         return {line.custom_id: line.result async for line in await self.anthropic.messages.batches.results(batch_id)}
 
-    async def openai_lines(self, file_id: str) -> list[dict[str, Any]]:
+    async def openai_lines(self, file_id: str | None) -> list[dict[str, Any]]:
         """Collect the lines of a result file."""
+        assert file_id is not None
         content = (await self.openai.files.content(file_id)).content
         return [json.loads(line) for line in content.split(b"\n") if line.strip()]
 

@@ -1,5 +1,7 @@
 """Both batch lifecycles, as the real SDKs see them."""
 
+from collections.abc import Callable
+
 import anthropic
 import openai
 import pytest
@@ -39,8 +41,10 @@ async def test_an_openai_batch_from_upload_to_output(bench: Bench) -> None:
         shown = await bench.openai.batches.retrieve(batch.id)
         seen.append(shown.status)
         if seconds == 30 and shown.status == "in_progress":
+            assert shown.request_counts is not None
             assert 0 < shown.request_counts.completed < 10
     assert seen == ["validating", "in_progress", "in_progress", "finalizing", "completed"]
+    assert shown.request_counts is not None
     assert shown.request_counts.model_dump() == {"total": 10, "completed": 10, "failed": 0}
     assert shown.error_file_id is None
     assert shown.metadata == {"run": "r1"}
@@ -49,6 +53,7 @@ async def test_an_openai_batch_from_upload_to_output(bench: Bench) -> None:
     for line in lines:
         text = line["response"]["body"]["choices"][0]["message"]["content"]
         assert text == answer(f"text number {line['custom_id'][1:]}")
+    assert shown.output_file_id is not None
     stored = await bench.openai.files.retrieve(shown.output_file_id)
     assert stored.bytes > 0
 
@@ -69,7 +74,7 @@ async def test_cancel_keeps_what_was_finished(bench: Bench) -> None:
     assert canceled.error_file_id is None
 
 
-async def test_a_slow_batch_expires_with_what_was_finished(bench_of) -> None:
+async def test_a_slow_batch_expires_with_what_was_finished(bench_of: Callable[..., Bench]) -> None:
     """After 24 hours unfinished items expire, finished ones stay, on both providers."""
     bench = bench_of(batch_seconds=2 * 86_400)
     theirs = await bench.create_anthropic([f"a {n}" for n in range(10)])
