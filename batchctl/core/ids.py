@@ -14,7 +14,7 @@ from typing import Any
 PREFIX = "bctl-"
 LONGEST_ID = 512  # characters
 
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
+_NUMBER = "0|[1-9][0-9]{0,18}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +65,11 @@ def resolve(custom_id: str, token: str) -> Own | Generated | Foreign:
     """What a custom id in a result stands for; the exact inverse of `custom_id` and `tagged_id`."""
     if not custom_id.startswith(PREFIX):
         return Own(custom_id)
-    head = f"{PREFIX}{token}-"
-    numbers = custom_id[len(head) :].split("-")
-    if not custom_id.startswith(head) or not all(_NUMBER.fullmatch(number) for number in numbers):
+    match = _compiled(rf"{PREFIX}{token}-(?:({_NUMBER})-)?({_NUMBER})").fullmatch(custom_id)
+    if match is None:
         return Foreign()
-    match numbers:
-        case [seq]:
-            return Generated(int(seq))
-        case [batch, seq]:
-            return Generated(int(seq), int(batch))
-        case _:
-            return Foreign()
+    batch, seq = match.groups()
+    return Generated(int(seq), None if batch is None else int(batch))
 
 
 def intent_key(token: str, batch: int, nonce: int) -> str:

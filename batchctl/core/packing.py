@@ -51,7 +51,7 @@ class QueueLimits:
     batches: int | None = None
 
 
-def admissible(  # noqa: PLR0917  # two triples and what bounds them
+def admissible(
     requests: int,
     tokens: int,
     open_requests: int,

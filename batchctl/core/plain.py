@@ -114,7 +114,7 @@ class Splicer:
 
 
 def _safe(token: bytes) -> bool:
-    if b"\\u" in token and _SURROGATE.search(token):
+    if b"\\" in token and _SURROGATE.search(token):
         return False
     if token.isascii():
         return True

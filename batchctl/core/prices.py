@@ -68,7 +68,9 @@ class Rates:
 
     def cost(self, usage: Usage) -> float:
         """Dollars for one answer; a larger context may cost more for all of its tokens."""
-        level = next(level for level in self._levels if usage.input_tokens > level.above)
+        for level in self._levels:
+            if usage.input_tokens > level.above:
+                break
         plain = max(usage.input_tokens - usage.cached_input_tokens - usage.cache_write_tokens, 0)
         return (
             plain * level.input

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 PART_TOKENS = 1_600  # an inline image or document, whatever its bytes (field report 134)
-ASCII_BYTES_A_TOKEN = 4.0
-OTHER_BYTES_A_TOKEN = 2.5
+TOKENS_A_BYTE = 0.25
+TOKENS_A_CONTINUATION = 0.15  # more for each further byte of a character: scripts beyond ASCII take more tokens
 
-_BINARY = re.compile(rb'"(?:data:[^",]{0,100}[,])?(?:[A-Za-z0-9+/]|\\/){256,}={0,2}"')
-_ASCII = bytes(range(128))
+_BINARY = re.compile(rb'"(?:data:[^",]{0,100},)?(?:[A-Za-z0-9+/]|\\/){256,}={0,2}"')
 
 
 def estimate_tokens(body: bytes) -> int:
@@ -24,9 +23,8 @@ def estimate_tokens(body: bytes) -> int:
         for match in _BINARY.finditer(body):
             parts += 1
             size -= match.end() - match.start()
-    others = 0 if body.isascii() else len(body.translate(None, _ASCII))
-    ascii_tokens = (size - others) / ASCII_BYTES_A_TOKEN
-    return max(1, round(ascii_tokens + others / OTHER_BYTES_A_TOKEN) + parts * PART_TOKENS)
+    continuations = 0 if body.isascii() else len(body) - len(body.decode(errors="replace"))
+    return max(1, round(size * TOKENS_A_BYTE + continuations * TOKENS_A_CONTINUATION) + parts * PART_TOKENS)
 
 
 class TokenRatio:
