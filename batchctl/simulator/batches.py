@@ -144,9 +144,12 @@ class Batches:
     def catch_up(self, now: float) -> None:
         """Make every change of phase that is due, in the order of their moments."""
         while self._next_change <= now:
-            batch = min(self._open.values(), key=Batch.next_change)
+            # A cancel may have moved the change that was expected, so the due batch is looked up anew.
+            batch = min(self._open.values(), key=Batch.next_change, default=None)
+            if batch is None or batch.next_change() > now:
+                self._next_change = batch.next_change() if batch else inf
+                return
             self._change_phase(batch, batch.next_change())
-            self._next_change = min((other.next_change() for other in self._open.values()), default=inf)
 
     def enqueued_tokens(self, model: str) -> int:
         """Count the prompt tokens of batches that passed validation and have not ended."""
