@@ -26,7 +26,7 @@ from batchctl.providers.base import (
 )
 from batchctl.providers.errors import ANTHROPIC_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import anthropic_rates
-from batchctl.providers.sdk import Sdk, find_key, json_array, send_timeout
+from batchctl.providers.sdk import Sdk, find_key, json_array, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_text
 from batchctl.providers.wire import Wire
 
@@ -276,7 +276,10 @@ def _client(base_url: str | None, api_key: str | None) -> Any:
 
     # a redirect would send the key and the body where nobody asked for
     return AsyncAnthropic(
-        base_url=base_url, api_key=api_key, max_retries=0, http_client=DefaultAioHttpClient(follow_redirects=False)
+        base_url=base_url,
+        api_key=api_key,
+        max_retries=0,
+        http_client=DefaultAioHttpClient(verify=trusted(), follow_redirects=False),
     )
 
 

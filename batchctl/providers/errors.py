@@ -41,7 +41,7 @@ _NEVER = re.compile(r"(?!)")
 
 ANTHROPIC_MARKS = Marks(
     too_large=re.compile(
-        r"request_too_large|too_large_after_decoding|at most 100,?000 (?:items|requests)|too many requests in",
+        r"request_too_large|too_large_after_decoding|requests: list should have at most|too many requests in",
         re.IGNORECASE,
     ),
     queue_full=re.compile(r"processing queue|batch requests?\b.{0,40}\bqueue", re.IGNORECASE),

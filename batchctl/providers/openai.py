@@ -29,7 +29,7 @@ from batchctl.providers.decoding import Number
 from batchctl.providers.errors import OPENAI_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import openai_rates
 from batchctl.providers.openai_format import LIMITS, OpenAIFormat, parse_error
-from batchctl.providers.sdk import Sdk, find_key, send_timeout
+from batchctl.providers.sdk import Sdk, find_key, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_unix
 from batchctl.providers.wire import Wire
 
@@ -305,7 +305,10 @@ def _client(base_url: str | None, api_key: str) -> Any:
 
     # a redirect would send the key and the body where nobody asked for
     return AsyncOpenAI(
-        base_url=base_url, api_key=api_key, max_retries=0, http_client=DefaultAioHttpClient(follow_redirects=False)
+        base_url=base_url,
+        api_key=api_key,
+        max_retries=0,
+        http_client=DefaultAioHttpClient(verify=trusted(), follow_redirects=False),
     )
 
 

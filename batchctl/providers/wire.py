@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from batchctl.core.model import Answer
 from batchctl.providers.base import Completion, RateHeaders
 from batchctl.providers.errors import Call, ErrorReader
-from batchctl.providers.sdk import CONNECT_TIMEOUT
+from batchctl.providers.sdk import CONNECT_TIMEOUT, trusted
 
 if TYPE_CHECKING:
     import aiohttp
@@ -83,7 +83,7 @@ class Wire:
         base_url, headers = self._target()
         self._base_url = base_url.rstrip("/").removesuffix("/v1")  # endpoints carry it
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, ssl=trusted()),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
             trust_env=True,

@@ -1,0 +1,121 @@
+"""The sync lane of every adapter: one call, the body as it is, the limits it reported, a deadline that holds."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from batchctl.core.errors import Fault, ProviderError
+from batchctl.core.model import Outcome
+from batchctl.providers import registry
+from batchctl.providers.base import Completion
+from batchctl.simulator import SyncLimits, answer
+from tests.contract.conftest import KEY, SYNC_CALLS, Bench, MakeBench, harmless
+
+
+async def ask(bench: Bench, prompt: str = "hello", **more: Any) -> Completion:
+    """One completion."""
+    body = more.pop("body", None) or bench.body(prompt)
+    completion: Completion = await bench.provider.complete(
+        "i0", bench.form.default_endpoint, body, timeout=more.pop("timeout", 10.0)
+    )
+    return completion
+
+
+async def test_one_answer_and_its_limits(make_bench: MakeBench, name: str) -> None:
+    """The answer is parsed like a batch line, and the limit headers are read in both forms."""
+    limits = SyncLimits(requests_per_minute=50, tokens_per_minute=10_000, output_tokens_per_minute=5_000)
+    bench = make_bench(**{f"{name}_limits": limits})
+    completion = await ask(bench, "hello \u2028 there")
+    assert completion.answer.custom_id == "i0"
+    assert completion.answer.text == answer("hello \u2028 there")
+    assert completion.answer.usage is not None
+    rate = completion.rate
+    assert (rate.requests_limit, rate.requests_remaining) == (50, 49)
+    assert rate.tokens_limit == 10_000
+    assert rate.tokens_remaining is not None
+    assert rate.tokens_remaining <= 10_000
+    assert rate.requests_reset is None or 0 <= rate.requests_reset <= 60
+    assert rate.output_tokens_limit == (5_000 if name == "anthropic" else None)
+
+
+async def test_many_at_once_over_one_session(bench: Bench) -> None:
+    """Three hundred calls in flight each get their own answer."""
+    completions = await asyncio.gather(*(ask(bench, f"prompt {number}") for number in range(300)))
+    assert [completion.answer.text for completion in completions] == [answer(f"prompt {n}") for n in range(300)]
+    assert bench.calls(SYNC_CALLS[bench.name]) == 300
+
+
+@pytest.mark.parametrize(
+    ("action", "fault"),
+    [
+        ({"action": "status", "status": 429, "headers": {"retry-after": "3"}}, Fault.RETRY),
+        ({"action": "status", "status": 429, "headers": {"retry-after-ms": "3000"}}, Fault.RETRY),
+        ({"action": "error", "name": "insufficient_quota"}, Fault.SYSTEMIC),
+        ({"action": "error", "name": "low_credit"}, Fault.SYSTEMIC),
+        ({"action": "error", "name": "spend_limit"}, Fault.SYSTEMIC),
+        ({"action": "error", "name": "model_not_found"}, Fault.SYSTEMIC),
+        ({"action": "error", "name": "overloaded"}, Fault.RETRY),
+        ({"action": "status", "status": 500}, Fault.RETRY),
+        ({"action": "status", "status": 503, "body": ""}, Fault.RETRY),
+        ({"action": "html"}, Fault.RETRY),
+        ({"action": "html", "status": 200}, Fault.AMBIGUOUS),
+        ({"action": "drop"}, Fault.AMBIGUOUS),
+        ({"action": "status", "status": 400}, Fault.PERMANENT),
+        ({"action": "status", "status": 413}, Fault.PERMANENT),
+        ({"action": "status", "status": 402}, Fault.SYSTEMIC),
+        ({"action": "status", "status": 302, "headers": {"Location": "/elsewhere"}}, Fault.SYSTEMIC),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else str(value),
+)
+async def test_failures_are_classified_after_one_call(bench: Bench, action: dict[str, Any], fault: Fault) -> None:
+    """One HTTP call each, no retry inside, waits read in seconds (field reports 139, 144, 145 and 150)."""
+    bench.fault(SYNC_CALLS[bench.name], **action)
+    with pytest.raises(ProviderError) as caught:
+        await ask(bench)
+    assert harmless(caught.value).fault is fault
+    assert caught.value.retry_after == (3.0 if any("retry" in name for name in action.get("headers", {})) else None)
+    assert bench.calls(SYNC_CALLS[bench.name]) == 1
+
+
+@pytest.mark.parametrize(
+    "action",
+    [{"action": "hang", "seconds": 30}, {"action": "slow", "bytes": 1, "delay": 0.05}],
+    ids=["hang", "trickle"],
+)
+async def test_the_deadline_is_total(bench: Bench, action: dict[str, Any]) -> None:
+    """Neither silence nor a trickle holds a call beyond its deadline (field report 159)."""
+    bench.fault(SYNC_CALLS[bench.name], **action)
+    start = time.monotonic()
+    with pytest.raises(ProviderError) as caught:
+        await ask(bench, timeout=0.2)
+    assert time.monotonic() - start < 2
+    assert caught.value.fault is Fault.AMBIGUOUS
+
+
+async def test_a_refusal_is_an_answer(bench: Bench) -> None:
+    """A refused prompt has an outcome and a stop reason, and is no error (field report 116)."""
+    bench.sim.set_faults({"items": [{"kind": "refusal"}]})
+    completion = await ask(bench)
+    assert completion.answer.outcome is Outcome.SUCCEEDED
+    assert completion.answer.stop_reason == "refusal"
+
+
+async def test_refused_credentials(make_bench: MakeBench) -> None:
+    """A wrong key is systemic and is not repeated in the text (field report 147)."""
+    bench = make_bench(key="bad-key")
+    with pytest.raises(ProviderError) as caught:
+        await ask(bench)
+    assert (harmless(caught.value).fault, caught.value.status) == (Fault.SYSTEMIC, 401)
+
+
+async def test_nobody_listens(name: str) -> None:
+    """No connection, nothing accepted."""
+    bench = Bench(name, None, registry.sync_provider(name, base_url="http://127.0.0.1:9/v1", api_key=KEY))  # type: ignore[arg-type]
+    with pytest.raises(ProviderError) as caught:
+        await ask(bench)
+    assert harmless(caught.value).fault is Fault.RETRY
+    await bench.provider.aclose()
