@@ -41,11 +41,13 @@ def _canonical(value: Any) -> str:
 
 
 def _digest(text: str, length: int) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:length]
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:length]
 
 
 def _shown(before: Any, after: Any) -> tuple[str, str]:
     short = _plain(before), _plain(after)
+    if short[0] == short[1]:
+        short = _canonical(before), _canonical(after)
     if all(len(text) <= SHOWN and "\n" not in text for text in short):
         return short
     lines = zip_longest(short[0].split("\n"), short[1].split("\n"))

@@ -8,7 +8,7 @@ PART_TOKENS = 1_600  # an inline image or document, whatever its bytes (field re
 TOKENS_A_BYTE = 0.25
 TOKENS_A_CONTINUATION = 0.15  # more for each further byte of a character: scripts beyond ASCII take more tokens
 
-_BINARY = re.compile(rb'"(?:data:[^",]{0,100},)?(?:[A-Za-z0-9+/]|\\/){256,}={0,2}"')
+_BINARY = re.compile(rb'"(?:data:[^",]{0,100},)?[A-Za-z0-9+/\\]{256,}={0,2}"')
 
 
 def estimate_tokens(body: bytes) -> int:
