@@ -85,6 +85,7 @@ class Batch:
     deleted: bool = False
     entries: list[Acceptance] = field(default_factory=list)
     _order: list[int] | None = None
+    _worked: bytes | None = None
 
     def order(self) -> list[int]:
         """Give the order in which the items are worked on and written, which is not that of the input."""
@@ -130,8 +131,11 @@ class Batch:
 
     def kind_codes(self, count: int) -> bytes:
         """Give the planned kinds of the first `count` items in working order."""
-        plan = self.plan
-        return bytes([plan[place] for place in self.order()[:count]])
+        # A list call asks every ended batch again, so the last answer is kept.
+        if self._worked is None or len(self._worked) != count:
+            plan = self.plan
+            self._worked = bytes([plan[place] for place in self.order()[:count]])
+        return self._worked
 
     def tally(self, now: float) -> dict[str, int]:
         """Count outcomes of the work done by now."""

@@ -192,8 +192,9 @@ class Batches:
         with self._services.blobs.open(batch.blob) as source:
             source.seek(batch.items.starts[place])
             line = source.read(batch.items.lengths[place])
-        # Every string of the request, so that a rule may look for any text, unescaped.
-        return "\n".join(_strings(decode(line)))
+        request = decode(line)
+        # Every string of the body, so that a rule may look for any text, unescaped.
+        return "\n".join(_strings(request["params" if batch.api == ANTHROPIC else "body"]))
 
     def _change_phase(self, batch: Batch, at: float) -> None:
         if batch.phase == VALIDATING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
@@ -51,6 +52,9 @@ class Gate:
             check_key(api, endpoint, request)
             outcome = await handler(request)
         except ApiError as error:
+            if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+                # A client that is still sending would see a broken pipe instead of the refusal.
+                await _drain(request)
             outcome = Reply(error.body(api, request_id), error.status, error.headers)
         if rule and rule.get("when") == "after":
             if isinstance(outcome, Reply) and outcome.on_sent:
@@ -132,6 +136,11 @@ def check_key(api: str, endpoint: str, request: web.Request) -> None:
         raise ApiError(401, message)
     if key == "no-batch-key" and ".batches." in endpoint:
         raise ApiError(403, "Your API key does not have permission to use the batch endpoints.")
+
+
+async def _drain(request: web.Request) -> None:
+    while await request.content.readany():
+        pass
 
 
 async def _read_some(request: web.Request, most: int) -> None:

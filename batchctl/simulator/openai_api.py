@@ -213,6 +213,8 @@ def _check_create(body: dict[str, Any]) -> None:
         message = "Invalid value: only '24h' is supported."
         raise ApiError(400, message, code="invalid_value", param="completion_window")
     metadata = body.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise ApiError(400, "Invalid type for 'metadata': expected an object.", code="invalid_type", param="metadata")
     if len(metadata) > _MOST_PAIRS:
         raise ApiError(400, f"Invalid 'metadata': more than {_MOST_PAIRS} pairs.", param="metadata")
     for key, value in metadata.items():
