@@ -1,0 +1,262 @@
+"""The append-only result files: one writer, whole lines only, a tail that is repaired on every open.
+
+A line counts when the state file says so; lines past that point are handed back, so that no answer is paid for twice.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from array import array
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from batchctl.core.errors import StorageError
+from batchctl.files.durable import (
+    FILE_MODE,
+    make_folder,
+    private,
+    replace,
+    storage,
+    storage_error,
+    sync_folder,
+    write_all,
+)
+from batchctl.files.scan import scan_lines
+from batchctl.files.spool import SpoolWriter, read_line
+
+FLUSH_AT = 256 * 1024  # bytes gathered before they are handed to the kernel without being asked
+COPY = 1 << 20
+_CHECK = msgspec.json.Decoder(dict[str, object])
+
+
+class LineLog:
+    """A result file, open for appending.
+
+    Attributes:
+        end: offset after the last line appended.
+        repaired: a line cut short by a crash was removed when it was opened.
+        damaged: offsets (as found) of broken lines that were moved to `damaged_path`.
+    """
+
+    def __init__(self, path: Path, recorded: int) -> None:
+        self.path = path
+        self.damaged_path = path.with_name(f"{path.name}.damaged")
+        self.repaired = False
+        self.damaged: tuple[int, ...] = ()
+        self._buffer = bytearray()
+        self._failed: StorageError | None = None
+        self._unsynced: StorageError | None = None
+        self._recorded = recorded
+        make_folder(path.parent)
+        self._handle = self._open()
+        try:
+            self._check_recorded()
+            self._repair_tail()
+        except BaseException:
+            os.close(self._handle)
+            raise
+        self.end = self._tail_end = os.fstat(self._handle).st_size
+
+    @classmethod
+    def open(cls, path: Path, recorded: int) -> Self:
+        """Open a result file and repair what a crash left at its end.
+
+        Args:
+            recorded: bytes of it that the state file counts.
+
+        Raises:
+            StorageError: it is missing or shorter than recorded, no regular file, or cannot be written.
+        """
+        return cls(path, recorded)
+
+    def _open(self) -> int:
+        create = 0 if self._recorded else os.O_CREAT
+        try:
+            handle = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | create, FILE_MODE)
+        except FileNotFoundError:
+            raise StorageError(
+                f"{self.path} is missing, {self._recorded:,} bytes of it were recorded",
+                hint="restore it, or run `batchctl doctor`",
+            ) from None
+        except OSError as error:
+            if self.path.is_symlink() or (self.path.exists() and not self.path.is_file()):
+                raise self._irregular() from None
+            raise storage_error(self.path, error) from None
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise self._irregular()
+        if create:
+            sync_folder(self.path.parent)
+        return handle
+
+    def _irregular(self) -> StorageError:
+        return StorageError(f"{self.path} is no regular file", hint="move it away, or choose another --out folder")
+
+    def _check_recorded(self) -> None:
+        size = os.fstat(self._handle).st_size
+        if size < self._recorded:
+            raise StorageError(
+                f"{self.path} is shorter than recorded ({size:,} bytes of {self._recorded:,}): "
+                "restored from an older copy, or cut",
+                hint="put the newer copy back, or run `batchctl doctor`",
+            )
+        if self._recorded and os.pread(self._handle, 1, self._recorded - 1) != b"\n":
+            raise StorageError(
+                f"{self.path}: no line ends at byte {self._recorded:,}, where the recorded ones end",
+                hint="it was changed by something else; put the right copy back, or run `batchctl doctor`",
+            )
+
+    def _repair_tail(self) -> None:
+        """Leave only whole, valid lines: a torn last one goes, others are set aside (field report 166)."""
+        kept = self._recorded  # end of the good lines that follow one another without a gap
+        gap = False
+        bad: list[int] = []
+        last_is_bad = False
+        for line in scan_lines(self.path, start=self._recorded):
+            last_is_bad = not _is_good(line.raw)
+            if last_is_bad:
+                bad.append(line.offset)
+            elif line.offset == kept:
+                kept += len(line.raw) + 1
+            else:
+                gap = True
+        if last_is_bad:
+            bad.pop()
+            self.repaired = True
+        if bad or gap:
+            self._set_aside(bad)
+            self._rewrite(chain(self._recorded_lines(), self._good_tail()))
+        else:
+            self._cut_or_end(kept)
+
+    def _cut_or_end(self, kept: int) -> None:
+        """Drop what follows the last good line, or give that line the newline a crash kept from it."""
+        size = os.fstat(self._handle).st_size
+        if size == kept:
+            return
+        with storage(self.path):
+            if size > kept:
+                os.ftruncate(self._handle, kept)
+            else:
+                write_all(self._handle, b"\n")
+            os.fsync(self._handle)
+
+    def _set_aside(self, offsets: list[int]) -> None:
+        if not offsets:
+            return
+        self.damaged = tuple(offsets)
+        wanted = frozenset(offsets)
+        with storage(self.damaged_path), open(self.damaged_path, "ab", opener=private) as file:
+            for line in scan_lines(self.path, start=self._recorded):
+                if line.offset in wanted:
+                    entry = {"offset": line.offset, "line": line.raw.decode("utf-8", "backslashreplace")}
+                    file.write(msgspec.json.encode(entry) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _recorded_lines(self) -> Iterator[bytes]:
+        left = self._recorded
+        with self.path.open("rb", COPY) as file:
+            while left > 0:
+                line = file.readline()
+                left -= len(line)
+                yield line[:-1]
+
+    def _good_tail(self) -> Iterator[bytes]:
+        return (line.raw for line in scan_lines(self.path, start=self._recorded) if _is_good(line.raw))
+
+    def _rewrite(self, lines: Iterable[bytes]) -> array[int]:
+        """Replace the file by one of these lines, whole or not at all; returns their offsets."""
+        temporary = self.path.with_name(f".{self.path.name}.part")
+        writer = SpoolWriter(temporary)
+        offsets = array("q", (writer.append(line) for line in lines))
+        writer.sync()
+        writer.close()
+        with storage(self.path):
+            replace(temporary, self.path)
+        os.close(self._handle)
+        self._handle = self._open()
+        return offsets
+
+    def tail(self) -> Iterator[tuple[int, int, bytes]]:
+        """The lines past the recorded ones, as (offset, length, bytes) without newlines, as they were on opening."""
+        for line in scan_lines(self.path, start=self._recorded):
+            if line.offset >= self._tail_end:
+                return
+            yield line.offset, len(line.raw), line.raw
+
+    def append(self, line: bytes) -> tuple[int, int]:
+        """Add a line; returns its offset and length without the newline.
+
+        Raises:
+            StorageError: there is no room; what is not written yet stays in memory and goes with the next flush.
+        """
+        offset = self.end
+        self._buffer += line
+        self._buffer += b"\n"
+        self.end = offset + len(line) + 1
+        if len(self._buffer) >= FLUSH_AT:
+            self.flush()
+        return offset, len(line)
+
+    def flush(self) -> None:
+        """Hand all lines to the kernel in one write: from here on a killed process loses none."""
+        while self._buffer:
+            try:
+                done = os.write(self._handle, self._buffer)
+            except OSError as error:
+                self._failed = storage_error(self.path, error)
+                raise self._failed from None
+            del self._buffer[:done]
+
+    def sync(self) -> None:
+        """Put all lines on the disk: from here on a power cut loses none.
+
+        Raises:
+            StorageError: the disk refused, now or before; the kernel drops what it could not write, so a later
+                success would say nothing.
+        """
+        if self._unsynced is not None:
+            raise self._unsynced
+        self.flush()
+        try:
+            os.fdatasync(self._handle)
+        except OSError as error:
+            self._failed = self._unsynced = storage_error(self.path, error)
+            raise self._unsynced from None
+
+    def rewrite(self, keep: Iterable[tuple[int, int]]) -> array[int]:
+        """Replace the file by some of its lines, whole or not at all.
+
+        Args:
+            keep: (offset, length without newline) of the lines to keep, in their new order.
+
+        Returns:
+            The new offset of each kept line, in the same order.
+        """
+        self.flush()
+        with self.path.open("rb") as old:
+            offsets = self._rewrite(read_line(old, offset, length) for offset, length in keep)
+        self.end = self._tail_end = os.fstat(self._handle).st_size
+        return offsets
+
+    def close(self) -> None:
+        """Write what is left and close; a failure that was raised before is not raised again."""
+        try:
+            if self._failed is None:
+                self.flush()
+        finally:
+            os.close(self._handle)
+
+
+def _is_good(raw: bytes) -> bool:
+    try:
+        _CHECK.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,54 @@
+"""What a reader yields: a record, or the place and reason of one that cannot be read."""
+
+from __future__ import annotations
+
+from typing import Any, BinaryIO
+
+import msgspec
+
+SKIP = 1 << 20  # bytes read at once to get past a line that is too long
+
+
+class Record(msgspec.Struct, gc=False):
+    """One input record.
+
+    Args:
+        line: 1-based physical line where it starts (Parquet: row number).
+        raw: JSONL only: the line's bytes, valid UTF-8, without surrounding whitespace.
+        fields: CSV and Parquet: the fields, decoded.
+    """
+
+    line: int
+    raw: bytes | None = None
+    fields: dict[str, Any] | None = None
+
+
+class BadRecord(msgspec.Struct, gc=False):
+    """A record that cannot be read."""
+
+    line: int
+    reason: str
+    hint: str | None = None
+
+
+def bad_utf8(line: int, raw: bytes) -> BadRecord:
+    """The record of a line that is not UTF-8, with the first byte that is not."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start + 1} of the line (0x{raw[error.start]:02x})"
+        return BadRecord(line, f"not UTF-8 at {where}", "save the file as UTF-8, as with `iconv -t utf-8`")
+    raise AssertionError("the line is UTF-8")
+
+
+def too_long(line: int, limit: int) -> BadRecord:
+    """The record of a line that was not read to its end."""
+    return BadRecord(line, f"the line is longer than {limit:,} bytes", "is the file one object a line?")
+
+
+def skip_line(stream: BinaryIO) -> bool:
+    """Go on to the next line without holding this one; false when the file ends first."""
+    while part := stream.readline(SKIP):
+        if part.endswith(b"\n"):
+            return True
+    return False
