@@ -35,7 +35,11 @@ class Gate:
         endpoint = f"{api}.{name}"
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            return await self._handle(api, endpoint, handler, request)
+            try:
+                return await self._handle(api, endpoint, handler, request)
+            except ConnectionError:
+                # The client left in the middle of its request: nothing was accepted, nobody listens.
+                return cut(request)
 
         return handle
 

@@ -35,7 +35,10 @@ class OpenAiFilesApi:
         try:
             fields, filename = await self._read_form(request, sink)
             lifetime = _check_form(fields, filename)
-        except ApiError:
+        except ValueError as error:
+            sink.discard()
+            raise ApiError(400, f"Could not parse multipart form: {error}") from None
+        except (ApiError, ConnectionError):
             sink.discard()
             raise
         sink.commit()

@@ -1,6 +1,8 @@
 """Faults of single HTTP calls, as the real SDKs meet them."""
 
+import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -168,3 +170,41 @@ async def test_rules_can_be_replaced_and_are_checked(bench: Bench) -> None:
     for bad in refused:
         with pytest.raises(ValueError, match=r"unknown|needs|must be"):
             bench.sim.set_faults(bad)
+
+
+async def test_a_client_that_leaves_mid_upload_leaves_nothing(bench_of: Start, tmp_path: Path) -> None:
+    """Half an upload is neither a file nor a leftover in the data folder, and the server goes on."""
+    bench = bench_of(data=tmp_path)
+    host, port = bench.sim.url.removeprefix("http://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    writer.write(
+        b"POST /v1/files HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\nContent-Length: 1000\r\n"
+        b"Content-Type: multipart/form-data; boundary=XX\r\n\r\n"
+        b'--XX\r\nContent-Disposition: form-data; name="file"; filename="a.jsonl"\r\n\r\nhalf'
+    )
+    await writer.drain()
+    writer.transport.abort()
+    assert (await bench.openai.files.list()).data == []
+    await bench.create_openai([chat_line("a", "x")])
+    assert [path.suffix for path in (tmp_path / "blobs").iterdir()] == [""]
+
+
+async def test_uploads_may_break_midway(bench_of: Start) -> None:
+    """The connection is reset after some bytes, twice, then the upload works."""
+    rule = {"endpoint": "openai.files.upload", "times": 2, "action": "drop", "after_bytes": 50_000}
+    bench = bench_of(faults=rules(rule))
+    line = chat_line("a", "x" * 300_000)
+    for _ in range(2):
+        with pytest.raises(openai.APIConnectionError):
+            await bench.create_openai([line])
+    await bench.create_openai([line])
+
+
+async def test_a_hang_is_left_to_the_client(bench_of: Start) -> None:
+    """A call that never answers runs into the client's own timeout; nothing was accepted."""
+    bench = bench_of(faults=rules({"endpoint": "anthropic.messages", "action": "hang"}))
+    with pytest.raises(anthropic.APITimeoutError):
+        await bench.anthropic.messages.create(
+            model=MODEL, max_tokens=9, messages=[{"role": "user", "content": "x"}], timeout=0.1
+        )
+    assert bench.sim.ledger() == []

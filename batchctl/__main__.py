@@ -1,0 +1,5 @@
+"""`python -m batchctl`."""
+
+from batchctl.cli.main import main
+
+main()

@@ -1,0 +1,48 @@
+"""Shows a plan."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from batchctl.cli.text import safe, table
+from batchctl.core.errors import InputError
+from batchctl.runs.costs import cost_range
+from batchctl.runs.cutting import Cut
+from batchctl.runs.planning import PlanRequest
+
+
+def show_plan(request: PlanRequest, cut: Cut, *, as_json: bool) -> None:
+    """Print what submit would do.
+
+    Raises:
+        InputError: there are bad records that submit would refuse.
+    """
+    cost = cost_range(request.settings, cut)
+    if as_json:
+        summary = {
+            "items": cut.items,
+            "bad": cut.bad,
+            "too_large": cut.oversize,
+            "batches": [
+                {"number": batch.number, "requests": batch.requests, "bytes": batch.size, "tokens": batch.tokens}
+                for batch in cut.batches
+            ],
+            "bytes": cut.size,
+            "input_tokens": cut.tokens,
+            "cost_usd": None if cost is None else {"low": cost.low, "high": cost.high, "source": cost.source},
+            "problems": [str(problem) for problem in cut.problems],
+        }
+        click.echo(msgspec.json.encode(summary).decode())
+    else:
+        rows = [(batch.number, batch.requests, batch.size, batch.tokens, batch.model) for batch in cut.batches]
+        click.echo(table(("batch", "requests", "bytes", "tokens", "model"), rows))
+        click.echo(f"{cut.items:,} items, {cut.size:,} bytes, about {cut.tokens:,} input tokens")
+        click.echo(cost.text() if cost else "cost unknown: no price for this model")
+        for problem in cut.problems:
+            click.echo(f"problem: {safe(str(problem))}")
+    if cut.bad and not request.settings.skip_bad:
+        raise InputError(
+            f"submit would refuse this input: {cut.bad:,} bad records",
+            hint="correct them, or give --skip-bad to send the rest",
+        )

@@ -1,0 +1,81 @@
+"""Commands that start runs: submit, run, plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from batchctl.cli.options import BATCH_OPTIONS, INPUT_OPTIONS, RUN_OPTIONS, settings_from, with_options
+from batchctl.cli.session import state_options, work
+from batchctl.runs.naming import free_name, made_name
+from batchctl.runs.planning import PlanRequest
+
+ITEMS = click.argument("items", nargs=-1, required=True, metavar="ITEMS…")
+
+
+def plan_request(options: dict[str, Any], items: tuple[str, ...], given: dict[str, Any]) -> PlanRequest:
+    """The request of a command that starts or continues a run."""
+    settings = settings_from(given)
+    name = given.get("name") or made_name(items, settings)
+    if given.get("new"):
+        name = free_name(options["state"], name)
+    out = given.get("out") or str(Path("runs") / name)
+    if "://" not in out:
+        out = str(Path(out).absolute())
+    return PlanRequest(name=name, items=items, settings=settings, out=out, format=given["input_format"])
+
+
+@click.command()
+@ITEMS
+@with_options(INPUT_OPTIONS, RUN_OPTIONS, BATCH_OPTIONS)
+@click.pass_context
+def submit(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
+    """Plan and submit a run; prints its name, then the ids of its batches.
+
+    The same command again goes on where it stopped and never starts over.
+    """
+    from batchctl.runs import verbs
+
+    options = state_options(ctx)
+    request = plan_request(options, items, given)
+    done = work(options, lambda c: verbs.submit(c, request), simulate=given["simulate"], faults=given["faults"])
+    click.echo(done.name)
+    for batch_id in done.batch_ids:
+        click.echo(batch_id)
+
+
+@click.command()
+@ITEMS
+@with_options(INPUT_OPTIONS, RUN_OPTIONS, BATCH_OPTIONS)
+@click.pass_context
+def run(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
+    """Submit, poll and resubmit to the end, with live progress: the main job in one command."""
+    from batchctl.cli.reading import say_summary
+    from batchctl.runs import verbs
+
+    options = state_options(ctx)
+    request = plan_request(options, items, given)
+    try:
+        work(
+            options,
+            lambda c: verbs.run_to_end(c, request),
+            simulate=given["simulate"],
+            faults=given["faults"],
+        )
+    finally:
+        say_summary(options["state"], request.name)
+
+
+@click.command()
+@ITEMS
+@with_options(INPUT_OPTIONS, BATCH_OPTIONS)
+@click.option("--json", "as_json", is_flag=True, help="One JSON line.")
+def plan(items: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+    """Say what submit would do: batches, bytes, tokens, cost, problems by line. Sends and creates nothing."""
+    from batchctl.cli.planning import show_plan
+    from batchctl.runs.planning import survey
+
+    request = PlanRequest("plan", items, settings_from(given), out="", format=given["input_format"])
+    show_plan(request, survey(request), as_json=as_json)

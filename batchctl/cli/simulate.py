@@ -1,0 +1,60 @@
+"""The simulator from the command line, on its own or inside a command that works."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from batchctl.cli.options import FILE, option
+from batchctl.core.errors import InputError
+
+
+BATCH_SECONDS = 2400.0  # simulated; some real tenths of a second at the speed of --simulate
+
+
+@click.command()
+@option("--port", type=click.IntRange(0, 65535), default=8089, show_default=True, help="0 takes a free one.")
+@option("--data", type=click.Path(file_okay=False, path_type=Path), help="Keep everything in this folder.")
+@option("--speed", type=click.FloatRange(min=0), default=1.0, show_default=True, help="Simulated seconds a second.")
+@option("--faults", type=FILE, help="Fault file (docs/simulator.md).")
+@option("--seed", type=int, default=0, show_default=True, help="Makes chance repeatable.")
+def simulate(port: int, data: Path | None, speed: float, faults: Path | None, seed: int) -> None:
+    """Serve both providers' APIs on this machine, with faults on request."""
+    from batchctl.simulator import SimulatorConfig, serve
+
+    serve(SimulatorConfig(port=port, data=data, speed=speed, faults=_faults(faults), seed=seed))
+
+
+def _faults(path: Path | None) -> dict[str, Any]:
+    """The rules of a fault file.
+
+    Raises:
+        InputError: a file the simulator would not obey.
+    """
+    if path is None:
+        return {}
+    from batchctl.simulator.config import read_faults
+    from batchctl.simulator.faults import check_faults
+
+    try:
+        rules = read_faults(path)
+        check_faults(rules)
+    except ValueError as error:
+        raise InputError(f"fault file {path}: {error}", hint="docs/simulator.md shows examples") from None
+    return rules
+
+
+@contextmanager
+def inside(data: Path, faults: Path | None, speed: float) -> Iterator[Mapping[str, str]]:
+    """A simulator inside this process, on a free port; gives its address by provider."""
+    from batchctl.simulator import SimulatorConfig, SimulatorThread
+
+    config = SimulatorConfig(
+        data=data, speed=speed, faults=_faults(faults), batch_seconds=BATCH_SECONDS, batch_spread=0.4
+    )
+    with SimulatorThread(config) as simulator:
+        yield {"anthropic": simulator.anthropic_base_url, "openai": simulator.openai_base_url}

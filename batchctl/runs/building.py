@@ -1,0 +1,174 @@
+"""From an input record to a provider request: id, prompt, body bytes. One bad record never costs the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from batchctl.core.body import BodyMaker, json_string
+from batchctl.core.errors import InputError
+from batchctl.core.ids import id_text
+from batchctl.core.template import Template
+from batchctl.core.tokens import estimate_tokens
+from batchctl.files.readers import Record, decode
+from batchctl.providers.base import RequestFormat
+from batchctl.runs.settings import Settings
+
+PROMPT_SLOT = "\x02batchctl prompt\x03"
+SYSTEM_SLOT = "\x02batchctl system\x03"
+
+
+class ItemProblemError(ValueError):
+    """A record that cannot become a request, with the reason."""
+
+
+@dataclass(slots=True)
+class Built:
+    """One request ready to be spooled.
+
+    Args:
+        id: the item's id as the user wrote it.
+        group: what a batch may not mix where the provider wants one model per batch: (endpoint, model).
+        repaired: text that was not valid Unicode was replaced.
+    """
+
+    id: str
+    body: bytes
+    tokens: int
+    endpoint: str
+    model: str | None
+    repaired: bool = False
+
+
+def make_builder(settings: Settings, form: RequestFormat) -> Callable[[Record, int], Built]:
+    """The function that turns the record with a sequence number into a request, for these settings.
+
+    Raises:
+        InputError: a template or parameter that no item could be sent with.
+    """
+    return _FinishedRequests(settings, form) if settings.requests else _Rendered(settings, form)
+
+
+def _item_id(settings: Settings, fields: Mapping[str, Any], seq: int) -> str:
+    if settings.number_ids:
+        return str(seq)
+    if settings.id_field not in fields:
+        raise ItemProblemError(
+            f"no field {settings.id_field!r} for the id (other name: --id-field, none: --number-ids)"
+        )
+    try:
+        return id_text(fields[settings.id_field])
+    except ValueError as error:
+        raise ItemProblemError(f"field {settings.id_field!r}: {error}") from None
+
+
+class _Rendered:
+    """Fills the prompt template; raw JSON tokens are spliced where that gives the same text."""
+
+    def __init__(self, settings: Settings, form: RequestFormat) -> None:
+        if settings.prompt is None:
+            raise InputError(
+                "no prompt", hint="give a template with --prompt FILE, or finished requests with --requests"
+            )
+        self._settings = settings
+        self._prompt = Template.compile(settings.prompt, name="--prompt", constants=settings.variables)
+        self._system = (
+            None
+            if settings.system is None
+            else Template.compile(settings.system, name="--system", constants=settings.variables)
+        )
+        body = form.body(
+            endpoint=settings.endpoint,
+            model=settings.model or "",
+            prompt=PROMPT_SLOT,
+            system=None if settings.system is None else SYSTEM_SLOT,
+            max_tokens=settings.max_tokens,
+            params=settings.params,
+        )
+        problems = form.problems(body, settings.endpoint)
+        if problems:
+            raise InputError("; ".join(problems), hint="see --param, --max-tokens and --model")
+        self._maker = BodyMaker(body, PROMPT_SLOT, None if settings.system is None else SYSTEM_SLOT)
+        self._constant_system = self._render_constant_system()
+        self._splice = self._prompt.splicer() if self._system is None or self._constant_system is not None else None
+        self._raw = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+    def _render_constant_system(self) -> bytes | None:
+        """The system prompt's JSON, where no item changes it."""
+        if self._system is None or self._system.names:
+            return None
+        return json_string(self._system.render({}))
+
+    def __call__(self, record: Record, seq: int) -> Built:
+        """Build the request of one record; raises ItemProblemError."""
+        return self._spliced(record, seq) or self._decoded(record, seq)
+
+    def _spliced(self, record: Record, seq: int) -> Built | None:
+        if self._splice is None or record.raw is None:
+            return None
+        try:
+            tokens = self._raw.decode(record.raw)
+            prompt = self._splice(tokens)
+            if prompt is None:
+                return None
+            if self._settings.number_ids:
+                item_id = str(seq)
+            else:
+                item_id = id_text(msgspec.json.decode(tokens[self._settings.id_field]))
+        except (ValueError, KeyError):
+            return None  # the slow way finds the words for what is wrong
+        return self._built(item_id, self._maker.make(prompt, self._constant_system), repaired=False)
+
+    def _decoded(self, record: Record, seq: int) -> Built:
+        repaired = False
+        if record.fields is None:
+            try:
+                fields, repaired = decode(record)
+            except ValueError as error:
+                raise ItemProblemError(str(error)) from None
+        else:
+            fields = record.fields
+        item_id = _item_id(self._settings, fields, seq)
+        if self._prompt.blank(fields):
+            raise ItemProblemError(f"item {item_id!r}: every field of the prompt is empty")
+        try:
+            prompt = json_string(self._prompt.render(fields))
+            system = self._constant_system
+            if self._system is not None and system is None:
+                system = json_string(self._system.render(fields))
+        except ValueError as error:
+            raise ItemProblemError(f"item {item_id!r}: {error}") from None
+        return self._built(item_id, self._maker.make(prompt, system), repaired=repaired)
+
+    def _built(self, item_id: str, body: bytes, *, repaired: bool) -> Built:
+        return Built(
+            item_id, body, estimate_tokens(body), self._settings.endpoint, self._settings.model, repaired=repaired
+        )
+
+
+class _FinishedRequests:
+    """Takes the items as they are: requests in either provider's batch-file shape."""
+
+    def __init__(self, settings: Settings, form: RequestFormat) -> None:
+        self._settings = settings
+        self._form = form
+
+    def __call__(self, record: Record, seq: int) -> Built:
+        """Check and re-serialise one request; raises ItemProblemError."""
+        try:
+            fields, repaired = (record.fields, False) if record.fields is not None else decode(record)
+            item_id, endpoint, body = self._form.parse_request(fields)
+            item_id = str(seq) if self._settings.number_ids else id_text(item_id)
+        except ValueError as error:
+            raise ItemProblemError(str(error)) from None
+        problems = self._form.problems(body, endpoint)
+        if problems:
+            raise ItemProblemError(f"item {item_id!r}: {'; '.join(problems)}")
+        data = msgspec.json.encode(body)
+        model = body.get("model")
+        return Built(
+            item_id, data, estimate_tokens(data), endpoint, model if isinstance(model, str) else None, repaired
+        )

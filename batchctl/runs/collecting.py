@@ -1,0 +1,234 @@
+"""Collects an ended batch: its bytes to a file, each line to its item by (batch, custom id), the rest accounted for.
+
+Safe at every line: the download is renamed into place when it is whole, the import skips what is settled already,
+and the batch is only called collected when every item it held has an outcome.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from batchctl.core.events import Level
+from batchctl.core.ids import Foreign, Generated, Own, resolve
+from batchctl.core.model import Answer, BatchState, CancelCause, ItemState, Lane, Outcome, RunState
+from batchctl.files.download import save
+from batchctl.files.scan import scan_lines
+from batchctl.providers.base import BatchCheck
+from batchctl.runs.held import HeldRun
+from batchctl.runs.recording import Slice
+from batchctl.state.rows import BatchRow, ItemRow
+
+CHUNK = 5_000  # result lines a transaction
+LOOKS = 3  # looks at an ended batch before a request without a line counts as missing (field report 107)
+CONFIRM_LINES = 50  # result lines compared before an adopted batch is believed to be ours
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one reading of a result file held."""
+
+    lines: int = 0
+    ours: int = 0
+    foreign: int = 0  # lines of no item of this batch
+    odd: int = 0  # lines that say nothing usable
+    repeated: int = 0
+    torn: bool = False
+
+
+async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
+    """Bring an ended batch's answers in; true when it is collected, false when it must be looked at again.
+
+    Raises:
+        ProviderError: the download failed; nothing is lost, the next pass tries again.
+    """
+    path = run.work / "downloads" / f"batch-{batch.number}.jsonl"
+    looks = run.store.batches.looked(run.id, batch.number)
+    if check.outputs:
+        await save(run.provider.results(check), path)
+        if not batch.certain and not _confirm(run, batch, path):
+            return False
+        await import_file(run, batch, path, check)
+        path.unlink(missing_ok=True)
+    if run.store.items.count_members(run.id, batch.number) and looks < LOOKS:
+        run.emit(
+            "batch.incomplete",
+            f"batch {batch.number} ended with {run.store.items.count_members(run.id, batch.number):,} requests "
+            "not in its results; looking again",
+            batch=batch.number,
+            level=Level.WARNING,
+        )
+        return False
+    _account_for_rest(run, batch, check)
+    run.store.batches.move(run.id, batch.number, BatchState.COLLECTED, at=run.ctx.now())
+    _report(run, batch.number)
+    return True
+
+
+def _confirm(run: HeldRun, batch: BatchRow, path: Path) -> bool:
+    """Whether an adopted batch is ours, by the custom ids of its first results; gives it up where it is not."""
+    answers = [answer for answer in _answers(run, path, limit=CONFIRM_LINES) if isinstance(answer, Answer)]
+    rows = _rows_of(run, batch, answers)
+    if answers and len(rows) == len({answer.custom_id for answer in answers}):
+        run.store.batches.confirm(run.id, batch.number)
+        return True
+    run.store.batches.unknown(
+        run.id, batch.number, f"batch {batch.batch_id} holds other requests than ours", at=run.ctx.now()
+    )
+    run.emit(
+        "batch.disowned",
+        f"batch {batch.number}: {batch.batch_id} had the right size and time but holds other requests; "
+        "its create is unknown again",
+        batch=batch.number,
+        level=Level.ERROR,
+    )
+    path.unlink(missing_ok=True)
+    return False
+
+
+def _answers(run: HeldRun, path: Path, limit: int | None = None) -> Iterator[Answer | str]:
+    """Each line of a result file as an answer, or as the raw text of a line that says nothing usable."""
+    for count, line in enumerate(scan_lines(path)):
+        if limit is not None and count >= limit:
+            return
+        try:
+            yield run.form.parse_result(line.raw)
+        except ValueError:
+            yield line.raw.decode("utf-8", "replace")
+
+
+async def import_file(run: HeldRun, batch: BatchRow, path: Path, check: BatchCheck) -> Tally:
+    """Settle every line of a downloaded result file, a slice a transaction; repeating it changes nothing."""
+    tally = Tally()
+    chunk: list[Answer] = []
+    for answer in _answers(run, path):
+        tally.lines += 1
+        if isinstance(answer, str):
+            tally.odd += 1
+            _quarantine(run, batch, answer)
+            continue
+        chunk.append(answer)
+        if len(chunk) >= CHUNK:
+            _import_chunk(run, batch, chunk, check, tally)
+            chunk = []
+            await asyncio.sleep(0)  # other downloads go on between slices
+    _import_chunk(run, batch, chunk, check, tally)
+    if tally.foreign or tally.odd:
+        run.emit(
+            "batch.odd_lines",
+            f"batch {batch.number}: {tally.foreign:,} result lines fit no request of it, {tally.odd:,} are unreadable; "
+            f"kept in {run.work / 'quarantine.jsonl'}",
+            batch=batch.number,
+            level=Level.WARNING,
+        )
+    return tally
+
+
+def _rows_of(run: HeldRun, batch: BatchRow, answers: list[Answer]) -> dict[str, ItemRow]:
+    """The item of each custom id, for the custom ids that belong (or belonged) to this batch."""
+    seqs: dict[str, int] = {}
+    own: list[str] = []
+    for answer in answers:
+        match resolve(answer.custom_id, run.row.token):
+            case Own():
+                own.append(answer.custom_id)
+            case Generated(seq=seq):
+                seqs[answer.custom_id] = seq
+            case Foreign():
+                pass
+    seqs.update(run.store.items.lookup(run.id, own))
+    rows = run.store.items.by_seqs(run.id, list(seqs.values()))
+    elsewhere = [seq for seq, row in rows.items() if row.batch != batch.number]
+    formerly = run.store.items.has_member(run.id, batch.number, elsewhere) if elsewhere else set()
+    return {
+        custom_id: row
+        for custom_id, seq in seqs.items()
+        if (row := rows.get(seq)) is not None and (row.batch == batch.number or seq in formerly)
+    }
+
+
+def _import_chunk(run: HeldRun, batch: BatchRow, answers: list[Answer], check: BatchCheck, tally: Tally) -> None:
+    if not answers:
+        return
+    rows = _rows_of(run, batch, answers)
+    part = Slice(run, Lane.BATCH, batch)
+    settled: set[int] = set()
+    for answer in _successes_first(answers):
+        row = rows.get(answer.custom_id)
+        if row is None:
+            tally.foreign += 1
+            part.quarantined += 1
+            _quarantine(run, batch, repr(answer))
+            continue
+        if row.seq in settled or row.state is not ItemState.OPEN:
+            tally.repeated += 1
+            continue
+        late = row.batch != batch.number
+        if late and answer.outcome is not Outcome.SUCCEEDED:
+            continue  # the item has moved on; only an answer is worth keeping
+        settled.add(row.seq)
+        tally.ours += 1
+        part.late += late
+        part.take(row, _in_our_words(run, batch, check, answer))
+    part.commit()
+    if part.systemic is not None:
+        run.store.runs.set_needs(run.id, part.systemic.message, at=run.ctx.now())
+        run.systemic = part.systemic
+
+
+def _successes_first(answers: list[Answer]) -> list[Answer]:
+    """Where a provider repeats a request's line, an answer wins over an error."""
+    if len({answer.custom_id for answer in answers}) == len(answers):
+        return answers
+    return sorted(answers, key=lambda answer: answer.outcome is not Outcome.SUCCEEDED)
+
+
+def _in_our_words(run: HeldRun, batch: BatchRow, check: BatchCheck, answer: Answer) -> Answer:
+    """A line canceled because we gave up on a late batch counts as expired: its request may go again."""
+    if answer.outcome is Outcome.CANCELED and _silent_outcome(run, batch, check) is Outcome.EXPIRED:
+        return replace(answer, outcome=Outcome.EXPIRED)
+    return answer
+
+
+def _silent_outcome(run: HeldRun, batch: BatchRow, check: BatchCheck) -> Outcome:
+    """What became of a request the results do not mention."""
+    if run.row.state is RunState.CANCELED or batch.cancel_cause is CancelCause.ASKED:
+        return Outcome.CANCELED
+    if batch.cancel_cause is CancelCause.DEADLINE or check.expired:
+        return Outcome.EXPIRED
+    return Outcome.CANCELED if check.canceled else Outcome.MISSING
+
+
+def _account_for_rest(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
+    """Give every request without a line its outcome, so that none is left waiting for a batch that is over."""
+    outcome = _silent_outcome(run, batch, check)
+    while page := run.store.items.members(run.id, batch.number, after_seq=0, limit=CHUNK):
+        rows = run.store.items.by_seqs(run.id, [member.seq for member in page])
+        part = Slice(run, Lane.BATCH, batch)
+        for row in rows.values():
+            part.take(row, Answer(custom_id="", outcome=outcome))
+        part.commit()
+
+
+def _quarantine(run: HeldRun, batch: BatchRow, raw: str) -> None:
+    """Keep a line that fits nowhere, so that a person can look at it."""
+    entry = {"batch_id": batch.batch_id, "batch": batch.number, "line": raw}
+    with (run.work / "quarantine.jsonl").open("ab") as file:
+        file.write(msgspec.json.encode(entry) + b"\n")
+
+
+def _report(run: HeldRun, number: int) -> None:
+    batch = run.batch(number)
+    counts = {outcome: count for outcome in Outcome if (count := getattr(batch, str(outcome)))}
+    said = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items()) or "nothing"
+    run.emit(
+        "batch.collected",
+        f"batch {number} collected ({batch.batch_id}): {said} of {batch.requests:,}",
+        batch=number,
+        data={"batch_id": batch.batch_id, "requests": batch.requests, "round": batch.round}
+        | {str(outcome): count for outcome, count in counts.items()},
+    )

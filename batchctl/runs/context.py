@@ -1,0 +1,78 @@
+"""What every verb is given: clock, sleep, randomness, the event sink and the wish to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from batchctl.core.errors import BatchctlError
+from batchctl.core.events import Emit
+
+
+class InterruptedRunError(BatchctlError):
+    """A signal asked to stop; state is saved."""
+
+    def __init__(self, signal_number: int) -> None:
+        super().__init__("interrupted: state is saved; batches already created keep running at the provider")
+        self.exit_code = 128 + signal_number
+
+
+class Stop:
+    """The wish to stop: set once by the first signal, looked at between steps."""
+
+    def __init__(self) -> None:
+        self.signal_number: int | None = None
+        self._event = asyncio.Event()
+
+    def request(self, signal_number: int) -> None:
+        """Ask for a stop; the first signal decides the exit code."""
+        if self.signal_number is None:
+            self.signal_number = signal_number
+        self._event.set()
+
+    def check(self) -> None:
+        """Raise where a stop was asked for; call it only where stopping loses nothing."""
+        if self.signal_number is not None:
+            raise InterruptedRunError(self.signal_number)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait, or return early because a stop was asked for."""
+        try:
+            await asyncio.wait_for(self._event.wait(), timeout=max(0.0, seconds))
+        except TimeoutError:
+            return
+
+
+def utc_now() -> datetime:
+    """The wall clock, in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(slots=True)
+class Context:
+    """The edges a verb may touch, passed in so that tests can move them.
+
+    Args:
+        state_path: the state file.
+        emit: where events go.
+        now: wall clock, aware and in UTC.
+        sleep: waits some seconds, returning early on a stop.
+        simulator: the simulator's address by provider, when it runs inside this process.
+    """
+
+    state_path: Path
+    emit: Emit
+    stop: Stop = field(default_factory=Stop)
+    now: Callable[[], datetime] = utc_now
+    sleep: Callable[[float], Awaitable[None]] | None = None
+    random: random.Random = field(default_factory=random.Random)
+    simulator: Mapping[str, str] = field(default_factory=dict)
+
+    async def pause(self, seconds: float) -> None:
+        """Wait unless a stop is asked for, then raise if it was."""
+        await (self.sleep or self.stop.wait)(seconds)
+        self.stop.check()

@@ -1,0 +1,259 @@
+"""Reads the input, builds requests and cuts them into batches; where the rows go is the sink's affair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from batchctl.core.errors import InputError
+from batchctl.core.packing import Packer
+from batchctl.files.readers import BadRecord, Record, Source
+from batchctl.providers.base import BatchLimits
+from batchctl.runs.building import Built, ItemProblemError
+
+CHUNK_ROWS = 20_000
+CHUNK_BYTES = 32 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One record that cannot be sent, by file and line; `seq` is its place in the run."""
+
+    seq: int
+    source: int
+    path: str
+    line: int
+    reason: str
+    id: str | None = None
+    type: str = "bad_input"
+
+    def __str__(self) -> str:
+        return f"{self.path} line {self.line}: {self.reason}"
+
+
+@dataclass(slots=True)
+class PlannedBatch:
+    """A batch cut from the input, not sent yet."""
+
+    number: int
+    model: str | None
+    first_seq: int
+    last_seq: int
+    requests: int = 0
+    size: int = 0
+    tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedItem:
+    """A request in the spool, or (with `offset` None) a record that cannot be sent and its line in errors.jsonl."""
+
+    seq: int
+    id: str | None
+    line: int
+    source: int
+    offset: int | None = None
+    length: int | None = None
+    tokens: int = 0
+    batch: int | None = None
+    out_offset: int | None = None
+    out_length: int | None = None
+
+
+@dataclass(slots=True)
+class Cut:
+    """What came of reading the whole input."""
+
+    items: int = 0
+    size: int = 0
+    tokens: int = 0
+    bad: int = 0
+    oversize: int = 0
+    repaired: int = 0
+    blank: int = 0
+    problems: list[Problem] = field(default_factory=list)  # the first ones, for people
+    batches: list[PlannedBatch] = field(default_factory=list)
+    inputs: list[dict[str, object]] = field(default_factory=list)
+
+
+def bad_input(problems: list[Problem], count: str) -> InputError:
+    """The refusal that names the first bad records by file and line."""
+    lines = "\n".join(f"  {problem}" for problem in problems)
+    return InputError(
+        f"{count} bad record{'' if count == '1' else 's'} in the input; nothing was sent:\n{lines}",
+        hint="correct them, or give --skip-bad to send the rest and find these in errors.jsonl",
+    )
+
+
+class Sink(Protocol):
+    """Where planned requests go."""
+
+    def line(self, request: bytes) -> int:
+        """Keep one request line; returns its offset."""
+        ...
+
+    def bad(self, problem: Problem) -> tuple[int, int]:
+        """Keep a record that cannot be sent; returns offset and length of its error line."""
+        ...
+
+    def rows(self, items: list[PlannedItem]) -> None:
+        """Keep the rows of a chunk."""
+        ...
+
+
+class Cutter:
+    """One pass over the input in constant memory.
+
+    Args:
+        wire_id: custom id from (item id, seq, batch number).
+        head: bytes of a line before the body, from (custom id, endpoint).
+        skip_bad: bad records become failed items; without it they are only counted and named.
+        shown: how many problems are kept for people.
+    """
+
+    def __init__(
+        self,
+        *,
+        build: Callable[[Record, int], Built],
+        limits: BatchLimits,
+        wire_id: Callable[[str, int, int], str],
+        head: Callable[[str, str], bytes],
+        sink: Sink,
+        skip_bad: bool,
+        shown: int = 20,
+    ) -> None:
+        self._build = build
+        self._limits = limits
+        self._wire_id = wire_id
+        self._head = head
+        self._sink = sink
+        self._skip_bad = skip_bad
+        self._shown = shown
+        self._groups: dict[object, tuple[Packer, PlannedBatch]] = {}
+        self._pending: list[PlannedItem] = []
+        self._pending_bytes = 0
+        self._seq = 0
+        self._first_lines: dict[str, int] = {}  # ids of the first chunk; later ones are compared by the store
+        self.cut = Cut()
+
+    def read(self, sources: Iterable[Source]) -> Cut:
+        """Read every source to its end.
+
+        Raises:
+            InputError: the input holds no item, or a file cannot be read.
+        """
+        for index, source in enumerate(sources):
+            for record in source:
+                self._seq += 1
+                self._take(record, index, source.path)
+                if len(self._pending) >= CHUNK_ROWS or self._pending_bytes >= CHUNK_BYTES:
+                    self._flush()
+            self.cut.blank += source.blank
+            self.cut.inputs.append(
+                {
+                    "path": source.path,
+                    "bytes": source.bytes_read,
+                    "sha256": source.sha256,
+                    "modified_ns": source.modified_ns,
+                }
+            )
+        if not self._seq:
+            raise InputError("the input has no items", hint="every line was blank, or the file holds only a header")
+        self._flush()
+        self.cut.batches = [batch for batch in self.cut.batches if batch.requests]
+        return self.cut
+
+    def _take(self, record: Record | BadRecord, source: int, path: str) -> None:
+        if isinstance(record, BadRecord):
+            self._refuse(record.line, source, path, record.reason)
+            return
+        try:
+            built = self._build(record, self._seq)
+        except ItemProblemError as problem:
+            self._refuse(record.line, source, path, str(problem))
+            return
+        if twice := self._stands_twice(built.id, record.line):
+            self._refuse(record.line, source, path, twice)
+            return
+        self._place(built, record.line, source, path)
+
+    def _stands_twice(self, item_id: str, line: int) -> str | None:
+        """Both lines of an id that is taken (field report 19), as far as memory stays bounded."""
+        first = self._first_lines.get(item_id)
+        if first is not None:
+            return f"id {item_id!r} stands twice: lines {first} and {line}"
+        if len(self._first_lines) < CHUNK_ROWS:
+            self._first_lines[item_id] = line
+        return None
+
+    def _place(self, built: Built, line: int, source: int, path: str) -> None:
+        group = (built.endpoint, built.model) if self._limits.one_model else built.endpoint
+        packer, batch = self._group(group, built.model)
+        request = self._head(self._wire_id(built.id, self._seq, batch.number), built.endpoint) + built.body + b"}"
+        if not packer.fits(len(request)) or len(request) > self._limits.request_bytes:
+            self._oversize(built, len(request), line, source, path)
+            return
+        if packer.add(len(request)) and batch.requests:
+            batch = self._new_batch(group, packer, built.model)
+            request = self._head(self._wire_id(built.id, self._seq, batch.number), built.endpoint) + built.body + b"}"
+        offset = self._sink.line(request)
+        if not batch.requests:
+            batch.first_seq = self._seq
+        batch.last_seq = self._seq
+        batch.requests += 1
+        batch.size += len(request) + 1
+        batch.tokens += built.tokens
+        self.cut.items += 1
+        self.cut.size += len(request) + 1
+        self.cut.tokens += built.tokens
+        self.cut.repaired += built.repaired
+        self._pending_bytes += len(request)
+        self._pending.append(
+            PlannedItem(self._seq, built.id, line, source, offset, len(request), built.tokens, batch.number)
+        )
+
+    def _group(self, group: object, model: str | None) -> tuple[Packer, PlannedBatch]:
+        found = self._groups.get(group)
+        if found is None:
+            limits = self._limits
+            packer = Packer(limits.requests, limits.bytes, limits.envelope_bytes, limits.separator_bytes)
+            self._new_batch(group, packer, model)
+            found = self._groups[group]
+        return found
+
+    def _new_batch(self, group: object, packer: Packer, model: str | None) -> PlannedBatch:
+        batch = PlannedBatch(len(self.cut.batches) + 1, model, self._seq, self._seq)
+        self.cut.batches.append(batch)
+        self._groups[group] = (packer, batch)
+        return batch
+
+    def _refuse(self, line: int, source: int, path: str, reason: str) -> None:
+        self.cut.bad += 1
+        self._keep_problem(Problem(self._seq, source, path, line, reason))
+        if not self._skip_bad and len(self.cut.problems) >= self._shown:
+            raise bad_input(self.cut.problems, f"at least {self.cut.bad}")
+
+    def _oversize(self, built: Built, size: int, line: int, source: int, path: str) -> None:
+        """A request too large on its own is the item's own fault: it fails, the others go on."""
+        self.cut.oversize += 1
+        reason = (
+            f"item {built.id!r}: its request has {size:,} bytes, over the limit of "
+            f"{min(self._limits.request_bytes, self._limits.bytes - self._limits.envelope_bytes):,}"
+        )
+        self._keep_problem(Problem(self._seq, source, path, line, reason, built.id, "request_too_large"))
+
+    def _keep_problem(self, problem: Problem) -> None:
+        if len(self.cut.problems) < self._shown:
+            self.cut.problems.append(problem)
+        offset, length = self._sink.bad(problem)
+        self._pending.append(
+            PlannedItem(problem.seq, problem.id, problem.line, problem.source, out_offset=offset, out_length=length)
+        )
+
+    def _flush(self) -> None:
+        if self._pending:
+            if self._skip_bad or not self.cut.bad:
+                self._sink.rows(self._pending)
+            self._pending = []
+            self._pending_bytes = 0

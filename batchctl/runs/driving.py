@@ -1,0 +1,104 @@
+"""One pass over a run, and passes until it is settled: the only loop of the batch lane."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from batchctl.core.errors import BatchctlError, Fault, ProviderError, SystemicError
+from batchctl.core.events import Level
+from batchctl.core.model import BatchState, RunState
+from batchctl.runs.finishing import finish_if_settled, is_settled
+from batchctl.runs.held import HeldRun
+from batchctl.runs.packing_pending import pack_pending
+from batchctl.runs.polling import look_at_batches
+from batchctl.runs.settling import needs_of_unknown, settle
+from batchctl.runs.submitting import admit
+
+MIN_PAUSE = 0.05  # seconds; a schedule that is due at once never spins
+
+
+async def one_pass(run: HeldRun, *, look: bool, resubmit: bool, all_batches: bool = False) -> None:
+    """Settle intents, look and collect, then send what waits; every step finds its work in the store.
+
+    Args:
+        look: ask the provider about open batches.
+        resubmit: also send pending items again.
+        all_batches: look at every open batch, due or not.
+
+    Raises:
+        SystemicError: the run is stopped, with its items open.
+    """
+    try:
+        clear = await settle(run)
+        if look:
+            await look_at_batches(run, all_of_them=all_batches)
+        if run.systemic is not None:
+            raise SystemicError(
+                f"run {run.name} is stopped: {run.systemic.message}",
+                hint="put the account in order and give the same command again; the items it hit stay open",
+            )
+        if run.refresh().state is not RunState.CANCELED:
+            if resubmit:
+                pack_pending(run)
+            if clear:
+                await admit(run)
+    except (SystemicError, ProviderError) as error:
+        if isinstance(error, ProviderError) and error.fault is not Fault.SYSTEMIC:
+            raise
+        stop(run, error)
+        raise SystemicError(error.message, hint=error.hint) from error
+    finish_if_settled(run)
+    _say_what_it_needs(run)
+
+
+def stop(run: HeldRun, error: BatchctlError) -> None:
+    """Stop a run on a systemic error: nothing more is sent, items stay open."""
+    if run.refresh().state is RunState.OPEN:
+        run.store.runs.move(run.id, RunState.STOPPED, needs=error.message, at=run.ctx.now())
+    run.emit("run.stopped", f"run {run.name} is stopped: {error.message}", level=Level.ERROR)
+
+
+def _say_what_it_needs(run: HeldRun) -> None:
+    row = run.refresh()
+    needs = None if is_settled(row) else needs_of_unknown(run) or _needs_of_pending(run)
+    if needs != row.needs:
+        run.store.runs.set_needs(run.id, needs, at=run.ctx.now())
+
+
+def _needs_of_pending(run: HeldRun) -> str | None:
+    pending = run.store.items.count_pending(run.id)
+    return f"{pending:,} items wait to be sent again: `batchctl resubmit {run.name}`" if pending else None
+
+
+async def until_settled(run: HeldRun, *, resubmit: bool, until: datetime | None = None) -> bool:
+    """Pass after pass until nothing more can happen without a person; true when the run is done.
+
+    Args:
+        until: give up waiting then; the run goes on with the next command.
+    """
+    while True:
+        await one_pass(run, look=True, resubmit=resubmit)
+        run.ctx.stop.check()
+        if is_settled(run.row):
+            return True
+        pause = _pause(run)
+        if pause is None:
+            return False
+        if until is not None:
+            left = (until - run.ctx.now()).total_seconds()
+            if left <= 0:
+                return False
+            pause = min(pause, left)
+        await run.ctx.pause(pause)
+
+
+def _pause(run: HeldRun) -> float | None:
+    """Seconds until something is due; None when only a person (or `resubmit`) can move the run on."""
+    now = run.ctx.now()
+    moving = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchState.SUBMITTING)
+    due = [batch.next_check_at or now for batch in run.store.batches.in_state(run.id, *moving)]
+    waiting = run.store.batches.in_state(run.id, BatchState.WAITING)
+    due += [batch.not_before for batch in waiting if batch.not_before is not None and batch.not_before > now]
+    if not due:
+        return None if not waiting else run.settings.interval
+    return max(MIN_PAUSE, (min(due) - now).total_seconds())

@@ -1,0 +1,89 @@
+"""Calls a run done: only when every item is in one of its two files, counted from the items themselves."""
+
+from __future__ import annotations
+
+import msgspec
+
+from batchctl.core.errors import BatchctlError
+from batchctl.core.events import Level
+from batchctl.core.model import BatchState, Lane, Outcome, RunState
+from batchctl.runs.held import HeldRun
+from batchctl.runs.manifest import manifest_of
+from batchctl.runs.recording import Slice
+from batchctl.state.rows import RunRow
+
+LIVE = (
+    BatchState.WAITING,
+    BatchState.SUBMITTING,
+    BatchState.UNKNOWN,
+    BatchState.IN_PROGRESS,
+    BatchState.CANCELING,
+    BatchState.ENDED,
+)
+PAGE = 5_000
+
+
+def finish_if_settled(run: HeldRun) -> bool:
+    """Write the manifest and close the run where nothing is open any more; true when it is settled."""
+    row = run.refresh()
+    if is_settled(row):
+        return True
+    if run.store.batches.in_state(run.id, *LIVE):
+        return False
+    if row.state is RunState.CANCELED:
+        close_open_items(run, Outcome.CANCELED)
+        row = run.refresh()
+    if row.open:
+        return False
+    finish(run)
+    return True
+
+
+def is_settled(row: RunRow) -> bool:
+    """Whether nothing will change in a run any more by itself."""
+    return row.state is RunState.DONE or (row.state is RunState.CANCELED and not row.open)
+
+
+def close_open_items(run: HeldRun, outcome: Outcome) -> int:
+    """Give every item that waits for nothing a final line; returns how many there were."""
+    closed = 0
+    while page := run.store.items.pending(run.id, after_seq=0, limit=PAGE):
+        rows = run.store.items.by_seqs(run.id, [member.seq for member in page])
+        part = Slice(run, Lane.BATCH)
+        for row in rows.values():
+            part.close(row, outcome)
+        part.commit()
+        closed += len(page)
+    return closed
+
+
+def finish(run: HeldRun) -> None:
+    """Recount, write the manifest, publish the files and mark the run done.
+
+    Raises:
+        BatchctlError: the counters and the items disagree; the run stays open.
+    """
+    wrong = run.store.runs.verify(run.id)
+    if wrong:
+        raise BatchctlError(
+            f"run {run.name} is not closed, its books do not balance: {'; '.join(wrong)}",
+            hint=f"`batchctl doctor {run.name}` shows and repairs what it can",
+        )
+    run.sync_logs()
+    if run.row.state is not RunState.CANCELED:
+        run.store.runs.move(run.id, RunState.DONE, needs=None, at=run.ctx.now())
+    row = run.refresh()
+    write_manifest(run)
+    run.output.publish(("results.jsonl", "errors.jsonl", "manifest.json"))
+    run.emit(
+        "run.done",
+        f"run {run.name} is done: {row.succeeded:,} succeeded, {row.failed:,} failed of {row.planned:,}",
+        level=Level.INFO if not row.failed else Level.WARNING,
+        data={"planned": row.planned, "succeeded": row.succeeded, "failed": row.failed},
+    )
+
+
+def write_manifest(run: HeldRun) -> None:
+    """Write manifest.json beside the result files, whole or not at all."""
+    data = msgspec.json.format(msgspec.json.encode(manifest_of(run)), indent=2)
+    run.output.write_atomic("manifest.json", data + b"\n")

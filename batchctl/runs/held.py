@@ -1,0 +1,187 @@
+"""A run that this process holds: its lock, row, settings, files and provider, opened together and closed together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from batchctl.core.errors import InputError
+from batchctl.core.events import Event, Level
+from batchctl.core.ids import custom_id, tagged_id
+from batchctl.core.model import ItemError
+from batchctl.core.prices import Rates
+from batchctl.core.reply import ReplyCheck
+from batchctl.files.linelog import LineLog
+from batchctl.files.lock import RunLock
+from batchctl.files.names import workdir
+from batchctl.files.outputs import OutputFolder
+from batchctl.providers import registry
+from batchctl.providers.base import BatchLimits, BatchProvider, RequestFormat
+from batchctl.runs.context import Context
+from batchctl.runs.settings import Settings
+from batchctl.state.rows import BatchRow, RunRow
+from batchctl.state.store import Store
+
+
+SIMULATED_KEY = "simulated"  # the simulator takes any key
+
+
+class HeldRun:
+    """One run under this process's lock.
+
+    Args:
+        row: the run as it was when it was opened; `refresh` reads it again.
+    """
+
+    def __init__(self, ctx: Context, store: Store, row: RunRow) -> None:
+        self.ctx = ctx
+        self.store = store
+        self.row = row
+        self.id = row.id
+        self.name = row.name
+        self.settings = Settings.from_dict(row.settings)
+        self.work = workdir(ctx.state_path, row.name)
+        self.output = OutputFolder(row.out, self.work)
+        self.form: RequestFormat = registry.request_format(row.provider)
+        self.results = LineLog.open(self.output.local / "results.jsonl", row.results_bytes)
+        self.errors = LineLog.open(self.output.local / "errors.jsonl", row.errors_bytes)
+        self.systemic: ItemError | None = None
+
+    @cached_property
+    def provider(self) -> BatchProvider:
+        """The batch lane's adapter; made on first use, since its SDK costs a second to import."""
+        if not self.settings.simulate:
+            return registry.batch_provider(self.row.provider, base_url=self.settings.base_url)
+        return registry.batch_provider(
+            self.row.provider, base_url=self.ctx.simulator[self.row.provider], api_key=SIMULATED_KEY
+        )
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers of every call: beta names stand there, never inside bodies (field report 41)."""
+        return {f"{self.row.provider}-beta": ",".join(self.settings.betas)} if self.settings.betas else {}
+
+    @cached_property
+    def check(self) -> ReplyCheck | None:
+        """The reply check, where the run has a schema."""
+        return None if self.settings.schema is None else ReplyCheck(dict(self.settings.schema))
+
+    @cached_property
+    def limits(self) -> BatchLimits:
+        """The provider's limits, lowered by option."""
+        return limits_for(self.form, self.settings)
+
+    @property
+    def spool(self) -> Path:
+        """The file of request lines."""
+        return self.work / "spool.jsonl"
+
+    def rates(self, model: str | None, *, batch: bool) -> Rates | None:
+        """Prices of a model, None where they are not known; looked up once."""
+        key = (model, batch)
+        if key not in self._rates:
+            self._rates[key] = (
+                None if model is None else Rates.load(self.row.provider, model, batch=batch, at=self.ctx.now())
+            )
+        return self._rates[key]
+
+    @cached_property
+    def _rates(self) -> dict[tuple[str | None, bool], Rates | None]:
+        return {}
+
+    def batch(self, number: int) -> BatchRow:
+        """A batch of this run as it is now."""
+        batch = self.store.batches.get(self.id, number)
+        assert batch is not None
+        return batch
+
+    def wire_id(self, item_id: str, seq: int, batch: int) -> str:
+        """The custom id of an item in a batch."""
+        return wire_id(self.settings, self.row.token, self.limits, item_id, seq, batch)
+
+    def refresh(self) -> RunRow:
+        """Read the run's row again."""
+        row = self.store.runs.by_id(self.id)
+        assert row is not None
+        self.row = row
+        return row
+
+    def emit(
+        self,
+        kind: str,
+        text: str,
+        *,
+        batch: int | None = None,
+        level: Level = Level.INFO,
+        data: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Say what happened, to people and to the events table."""
+        details = dict(data or {})
+        self.ctx.emit(Event(kind, text, self.name, batch, level, details))
+        self.store.events.add(self.id, batch, self.ctx.now(), int(level), kind, text, details)
+
+    def sync_logs(self) -> None:
+        """Put every appended result line on the disk."""
+        self.results.sync()
+        self.errors.sync()
+
+    async def aclose(self) -> None:
+        """Close the provider's connections, if any were opened."""
+        if "provider" in self.__dict__:
+            await self.provider.aclose()
+
+
+def limits_for(form: RequestFormat, settings: Settings) -> BatchLimits:
+    """A provider's batch limits, lowered by the run's options."""
+    base = form.limits()
+    return BatchLimits(
+        requests=min(base.requests, settings.max_requests or base.requests),
+        bytes=min(base.bytes, settings.max_bytes or base.bytes),
+        request_bytes=base.request_bytes,
+        envelope_bytes=base.envelope_bytes,
+        separator_bytes=base.separator_bytes,
+        one_model=base.one_model,
+        custom_id_pattern=base.custom_id_pattern,
+    )
+
+
+def wire_id(settings: Settings, token: str, limits: BatchLimits, item_id: str, seq: int, batch: int) -> str:
+    """The custom id of an item: its own id where the provider takes it, a generated one otherwise or with --tag-ids."""
+    if settings.tag_ids:
+        return tagged_id(token, batch, seq)
+    return custom_id(item_id, seq, token, limits.custom_id_pattern)
+
+
+@contextmanager
+def hold_locked(ctx: Context, store: Store, name: str) -> Iterator[HeldRun]:
+    """Open a run whose lock the caller has.
+
+    Raises:
+        StorageError: its result files are damaged in a way only `doctor` may mend.
+    """
+    row = store.runs.get(name)
+    if row is None:
+        raise InputError(f"no run {name!r} in {ctx.state_path}", hint="`batchctl status` lists the runs")
+    run = HeldRun(ctx, store, row)
+    try:
+        yield run
+    finally:
+        run.results.close()
+        run.errors.close()
+
+
+@contextmanager
+def hold(ctx: Context, store: Store, name: str) -> Iterator[HeldRun]:
+    """Take a run's lock and open it.
+
+    Raises:
+        HeldError: another process holds it.
+        InputError: there is no such run.
+    """
+    if store.runs.get(name) is None:
+        raise InputError(f"no run {name!r} in {ctx.state_path}", hint="`batchctl status` lists the runs")
+    with RunLock(workdir(ctx.state_path, name) / "lock"), hold_locked(ctx, store, name) as run:
+        yield run

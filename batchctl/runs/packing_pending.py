@@ -1,0 +1,87 @@
+"""Puts pending items (errored, expired, missing, or of a refused batch) into new, smaller waiting batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from batchctl.core.packing import Packer
+from batchctl.files.spool import read_line
+from batchctl.runs.held import HeldRun
+from batchctl.state.rows import Member
+
+PAGE = 20_000
+
+
+@dataclass(slots=True)
+class _Open:
+    """A batch being filled."""
+
+    packer: Packer
+    seqs: list[int] = field(default_factory=list)
+    size: int = 0
+    tokens: int = 0
+
+
+def pack_pending(run: HeldRun) -> list[int]:
+    """Assign every pending item to a new waiting batch, by round and (where the provider wants it) model.
+
+    Returns:
+        The numbers of the new batches.
+    """
+    limits = run.limits
+    groups: dict[tuple[int, str | None], _Open] = {}
+    made: list[int] = []
+    after = 0
+    while page := run.store.items.pending(run.id, after_seq=after, limit=PAGE):
+        after = page[-1].seq
+        for member in page:
+            group = (member.round, _group_of(run, member))
+            batch = groups.get(group)
+            if batch is None:
+                batch = groups[group] = _Open(
+                    Packer(limits.requests, limits.bytes, limits.envelope_bytes, limits.separator_bytes)
+                )
+            if batch.packer.add(member.length) and batch.seqs:
+                made.append(_close(run, batch, *group))
+                batch.seqs, batch.size, batch.tokens = [], 0, 0
+            batch.seqs.append(member.seq)
+            batch.size += member.length + 1
+            batch.tokens += member.tokens
+    made.extend(_close(run, batch, *group) for group, batch in groups.items() if batch.seqs)
+    return made
+
+
+def _group_of(run: HeldRun, member: Member) -> str | None:
+    """What may not be mixed in a batch: finished requests may name several models or endpoints."""
+    if not run.settings.requests:
+        return run.settings.model
+    with run.spool.open("rb") as spool:
+        line = msgspec.json.decode(read_line(spool, member.offset, member.length))
+    _, endpoint, body = run.form.parse_request(line)
+    return f"{endpoint} {body.get('model')}" if run.limits.one_model else endpoint
+
+
+def _close(run: HeldRun, batch: _Open, round_: int, group: str | None) -> int:
+    number = run.store.batches.next_number(run.id)
+    with run.store.transaction(durable=True):
+        run.store.batches.add_waiting(
+            run.id,
+            number,
+            round=round_,
+            requests=len(batch.seqs),
+            size=batch.size,
+            tokens=batch.tokens,
+            first_seq=batch.seqs[0],
+            last_seq=batch.seqs[-1],
+            model=group,
+        )
+        run.store.batches.assign(run.id, number, batch.seqs, round_)
+    run.emit(
+        "batch.packed",
+        f"batch {number}: {len(batch.seqs):,} items to send again (round {round_})",
+        batch=number,
+        data={"requests": len(batch.seqs), "round": round_},
+    )
+    return number

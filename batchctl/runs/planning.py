@@ -1,0 +1,231 @@
+"""Makes a run: input read, requests spooled, batches cut, rows stored; until all of it is accepted nothing is left."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from batchctl.core.errors import InputError
+from batchctl.core.model import ItemState, Outcome, RunState
+from batchctl.files.names import workdir
+from batchctl.files.outputs import OutputFolder
+from batchctl.files.readers import Source, open_source
+from batchctl.files.results import error_line
+from batchctl.files.spool import SpoolWriter
+from batchctl.providers import registry
+from batchctl.runs.building import make_builder
+from batchctl.runs.context import Context
+from batchctl.runs.cutting import Cut, Cutter, PlannedItem, Problem, bad_input
+from batchctl.runs.held import limits_for, wire_id
+from batchctl.runs.settings import Settings
+from batchctl.state.rows import NewItem
+from batchctl.state.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRequest:
+    """What a new run is made from.
+
+    Args:
+        items: input paths, `-` for standard input.
+        format: the input's format where the name does not tell.
+        out: output folder or URI.
+    """
+
+    name: str
+    items: tuple[str, ...]
+    settings: Settings
+    out: str
+    format: str | None = None
+
+    def sources(self) -> list[Source]:
+        """The inputs, opened."""
+        return [open_source(path, format=self.format) for path in self.items]
+
+
+class _NullSink:
+    """Counts only: what `plan` needs."""
+
+    def __init__(self) -> None:
+        self._size = 0
+
+    def line(self, request: bytes) -> int:
+        offset = self._size
+        self._size += len(request) + 1
+        return offset
+
+    def bad(self, problem: Problem) -> tuple[int, int]:  # noqa: ARG002  # only counted
+        return 0, 0
+
+    def rows(self, items: list[PlannedItem]) -> None:
+        """Rows are not kept."""
+
+
+class _RunSink:
+    """Spools lines at once; rows wait until the first chunk is known to be good, and only then is anything stored."""
+
+    def __init__(self, work: Path, begin: Callable[[], tuple[Store, int]]) -> None:
+        self.spool = SpoolWriter(work / "spool.jsonl")
+        self.bad_lines = SpoolWriter(work / "bad.jsonl")
+        self._begin = begin
+        self.stored: tuple[Store, int] | None = None  # where rows go, once there is a first one
+
+    def line(self, request: bytes) -> int:
+        return self.spool.append(request)
+
+    def bad(self, problem: Problem) -> tuple[int, int]:
+        line = error_line(
+            id=problem.id,
+            outcome=Outcome.ERRORED,
+            error_type=problem.type,
+            error_code=None,
+            error_message=str(problem),
+            attempts=0,
+            batch_id=None,
+            round=0,
+            text=None,
+        )
+        return self.bad_lines.append(line), len(line)
+
+    def rows(self, items: list[PlannedItem]) -> None:
+        if self.stored is None:
+            self.stored = self._begin()
+        store, run_id = self.stored
+        store.items.add(run_id, (_row(item) for item in items))
+
+    def close(self) -> None:
+        self.spool.sync()
+        self.spool.close()
+        self.bad_lines.sync()
+        self.bad_lines.close()
+
+
+def _row(item: PlannedItem) -> NewItem:
+    failed = item.offset is None
+    return (
+        item.seq,
+        item.id,
+        item.line,
+        item.source,
+        item.offset,
+        item.length,
+        item.tokens,
+        item.batch,
+        str(ItemState.FAILED if failed else ItemState.OPEN),
+        str(Outcome.ERRORED) if failed else None,
+        item.out_offset,
+        item.out_length,
+    )
+
+
+def survey(request: PlanRequest, *, skip_bad: bool = True) -> Cut:
+    """Read the whole input and say what would be sent; sends, stores and creates nothing."""
+    form = registry.request_format(request.settings.provider)
+    limits = limits_for(form, request.settings)
+    cutter = Cutter(
+        build=make_builder(request.settings, form),
+        limits=limits,
+        wire_id=lambda item_id, seq, batch: wire_id(request.settings, "0" * 8, limits, item_id, seq, batch),
+        head=form.head,
+        sink=_NullSink(),
+        skip_bad=skip_bad,
+    )
+    return cutter.read(request.sources())
+
+
+def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]) -> Cut:
+    """Plan a new run under its name; the caller holds the name's lock.
+
+    The spool is written as the input is read; the state file is not touched before the first chunk of records was
+    good, and a run becomes visible only when every record was.
+
+    Raises:
+        InputError: bad input; nothing is left behind.
+    """
+    settings = request.settings
+    form = registry.request_format(settings.provider)
+    limits = limits_for(form, settings)
+    build = make_builder(settings, form)
+    sources = request.sources()
+    work = workdir(ctx.state_path, request.name)
+    output = OutputFolder(request.out, work)
+    output.refuse_foreign()
+    token = f"{ctx.random.getrandbits(40):08x}"[-8:]
+
+    def begin() -> tuple[Store, int]:
+        store = open_store()
+        run_id = store.runs.create(
+            name=request.name,
+            token=token,
+            provider=settings.provider,
+            endpoint=settings.endpoint,
+            model=settings.model or "",
+            settings=settings.as_dict(),
+            fingerprint=settings.fingerprint(),
+            inputs=[],
+            out=request.out,
+            at=ctx.now(),
+        )
+        return store, run_id
+
+    sink = _RunSink(work, begin)
+    cutter = Cutter(
+        build=build,
+        limits=limits,
+        wire_id=lambda item_id, seq, batch: wire_id(settings, token, limits, item_id, seq, batch),
+        head=form.head,
+        sink=sink,
+        skip_bad=settings.skip_bad,
+    )
+    try:
+        cut = cutter.read(sources)
+        if cut.bad and not settings.skip_bad:
+            raise bad_input(cut.problems, str(cut.bad))
+        sink.close()
+        _accept(ctx, request, cut, open_store(), output, work)
+    except BaseException:
+        discard_plan(ctx, request.name, open_store if sink.stored else None)
+        raise
+    return cut
+
+
+def _accept(ctx: Context, request: PlanRequest, cut: Cut, store: Store, output: OutputFolder, work: Path) -> None:
+    """Make a fully read plan a run: error lines of bad records first, then the one commit that makes it visible."""
+    row = store.runs.get(request.name)
+    assert row is not None
+    for batch in cut.batches:
+        store.batches.add_waiting(
+            row.id,
+            batch.number,
+            round=0,
+            requests=batch.requests,
+            size=batch.size,
+            tokens=batch.tokens,
+            first_seq=batch.first_seq,
+            last_seq=batch.last_seq,
+            model=batch.model,
+        )
+    output.adopt_file(work / "bad.jsonl", "errors.jsonl")
+    store.runs.finish_plan(
+        row.id,
+        planned=cut.items + cut.bad + cut.oversize,
+        inputs=cut.inputs,
+        errors_bytes=(output.local / "errors.jsonl").stat().st_size,
+        at=ctx.now(),
+    )
+
+
+def discard_plan(ctx: Context, name: str, open_store: Callable[[], Store] | None) -> None:
+    """Remove what a plan that was not accepted left: rows, spool, error lines."""
+    if open_store is not None:
+        store = open_store()
+        row = store.runs.get(name)
+        if row is not None and row.state == RunState.PLANNING:
+            (OutputFolder(row.out, workdir(ctx.state_path, name)).local / "errors.jsonl").unlink(missing_ok=True)
+            store.runs.purge(row.id)
+    work = workdir(ctx.state_path, name)
+    for leftover in ("spool.jsonl", "bad.jsonl"):
+        (work / leftover).unlink(missing_ok=True)
+    shutil.rmtree(work / "downloads", ignore_errors=True)

@@ -1,0 +1,151 @@
+"""Looks at open batches and moves each one on: progress, deadline, end, refusal. One bad answer never ends a wait."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+from batchctl.core.errors import Fault, ProviderError
+from batchctl.core.events import Level
+from batchctl.core.model import BatchState, CancelCause
+from batchctl.core.retry import poll_delay
+from batchctl.providers.base import BatchCheck, Phase
+from batchctl.runs.collecting import collect
+from batchctl.runs.held import HeldRun
+from batchctl.runs.rejecting import rejected
+from batchctl.state.rows import BatchRow
+
+OPEN = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchState.ABANDONED)
+SIDE_BY_SIDE = 8  # batches looked at (and collected) at once
+EXPIRY_GRACE = 600.0  # seconds a provider gets past its own expiry to end the batch itself
+LOOKS_A_STEP = 10  # looks at the plain interval before the next, longer one
+
+
+async def look_at_batches(run: HeldRun, *, all_of_them: bool) -> None:
+    """Look at the batches that are due (or at all), and collect what ended, side by side.
+
+    Raises:
+        ProviderError: a systemic fault; the other batches' looks are finished first.
+    """
+    now = run.ctx.now()
+    due = [
+        batch
+        for batch in run.store.batches.in_state(run.id, *OPEN)
+        if all_of_them or batch.next_check_at is None or batch.next_check_at <= now
+    ]
+    gate = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    async def look(batch: BatchRow) -> None:
+        async with gate:
+            if not run.ctx.stop.signal_number:
+                await _look(run, batch)
+
+    answers = await asyncio.gather(*(look(batch) for batch in due), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+
+
+async def _look(run: HeldRun, batch: BatchRow) -> None:
+    assert batch.batch_id is not None
+    try:
+        check = await run.provider.check(batch.batch_id)
+        await _move_on(run, batch, check)
+    except ProviderError as error:
+        if error.fault is Fault.SYSTEMIC:
+            raise
+        _failed_look(run, batch, error)
+
+
+def _failed_look(run: HeldRun, batch: BatchRow, error: ProviderError) -> None:
+    """An outage, or an id the provider does not know for now: wait and say so; never a reason to send again."""
+    failures = batch.check_failures + 1
+    delay = error.retry_after or poll_delay(run.settings.interval, 0, failures, run.ctx.random.random())
+    run.store.batches.checked(
+        run.id,
+        batch.number,
+        status=None,
+        counts=None,
+        at=run.ctx.now(),
+        next_check_at=run.ctx.now() + timedelta(seconds=delay),
+        failures=failures,
+        expires_at=None,
+    )
+    run.emit(
+        "batch.look_failed",
+        f"batch {batch.number} ({batch.batch_id}): look {failures} in a row failed: {error.message}",
+        batch=batch.number,
+        level=Level.WARNING,
+        data={"fault": str(error.fault), "status": error.status, "failures": failures},
+    )
+
+
+async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
+    now = run.ctx.now()
+    unchanged = check.status == batch.provider_status
+    delay = poll_delay(run.settings.interval, _slowness(run, batch, now), 0, run.ctx.random.random())
+    run.store.batches.checked(
+        run.id,
+        batch.number,
+        status=check.status,
+        counts=dict(check.counts),
+        at=now,
+        next_check_at=now + timedelta(seconds=delay),
+        failures=0,
+        expires_at=check.expires_at,
+    )
+    if not unchanged:
+        run.emit(
+            "batch.status",
+            f"batch {batch.number} ({batch.batch_id}): {check.status}",
+            batch=batch.number,
+            data={"status": check.status, "counts": dict(check.counts)},
+        )
+    match check.phase:
+        case Phase.IN_PROGRESS | Phase.CANCELING:
+            await _watch_deadline(run, batch, check, now)
+        case Phase.FAILED:
+            await rejected(run, batch, check)
+        case Phase.ENDED:
+            if batch.state in (BatchState.IN_PROGRESS, BatchState.CANCELING):
+                run.store.batches.move(run.id, batch.number, BatchState.ENDED, at=now, ended_at=now)
+            await collect(run, run.batch(batch.number), check)
+
+
+def _slowness(run: HeldRun, batch: BatchRow, now: datetime) -> int:
+    """How far looks are spaced out: a batch that has run for hours is not asked every minute."""
+    if batch.submitted_at is None:
+        return 0
+    return int((now - batch.submitted_at).total_seconds() / (LOOKS_A_STEP * run.settings.interval))
+
+
+async def _watch_deadline(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datetime) -> None:
+    """Cancel a batch that is past its time, so that what it finished can be collected and the rest goes again."""
+    assert batch.batch_id is not None
+    if batch.state is BatchState.CANCELING and check.phase is Phase.IN_PROGRESS:
+        await run.provider.cancel(batch.batch_id)
+    if batch.state is not BatchState.IN_PROGRESS or not _past_deadline(run, batch, check, now):
+        return
+    run.store.batches.move(run.id, batch.number, BatchState.CANCELING, at=now, cancel_cause=CancelCause.DEADLINE)
+    run.emit(
+        "batch.overdue",
+        f"batch {batch.number} ({batch.batch_id}) is past its deadline and still {check.status}: canceling it; "
+        "its finished answers are kept, only the rest goes again",
+        batch=batch.number,
+        level=Level.WARNING,
+    )
+    await run.provider.cancel(batch.batch_id)
+
+
+def _past_deadline(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datetime) -> bool:
+    """By the provider's own clock where it tells it, so that a wrong clock here cancels nothing."""
+    clock = check.server_time or now
+    started = check.created_at or batch.submitted_at or now
+    if clock >= started + timedelta(seconds=run.settings.deadline) + _grace(run):
+        return True
+    return check.expires_at is not None and clock >= check.expires_at + timedelta(seconds=EXPIRY_GRACE)
+
+
+def _grace(run: HeldRun) -> timedelta:
+    """A deadline equal to the provider's leaves the provider the time to expire the batch itself."""
+    return timedelta(seconds=EXPIRY_GRACE if run.settings.deadline >= 24 * 3600 else 0)

@@ -1,0 +1,162 @@
+"""What the read-only commands show, as plain data: nothing here writes, locks or sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from batchctl.core.errors import InputError, StorageError
+from batchctl.core.model import BatchState, ItemState, Outcome
+from batchctl.files.names import workdir
+from batchctl.files.outputs import OutputFolder
+from batchctl.files.spool import read_line
+from batchctl.runs.manifest import rfc3339
+from batchctl.state.rows import BatchRow, ItemRow, RunRow
+from batchctl.state.store import Store
+
+PAGE = 5_000
+
+_SHOWN_BATCH_STATES = {
+    BatchState.WAITING: "waiting",
+    BatchState.SUBMITTING: "in_progress",
+    BatchState.IN_PROGRESS: "in_progress",
+    BatchState.CANCELING: "in_progress",
+    BatchState.ENDED: "ended",
+    BatchState.COLLECTED: "ended",
+    BatchState.ABANDONED: "ended",
+    BatchState.UNKNOWN: "unknown",
+}
+"""How the finer states are summed up; refused and withdrawn batches hold no items and are left out."""
+
+
+def run_named(store: Store, name: str) -> RunRow:
+    """The run of this name.
+
+    Raises:
+        InputError: there is none.
+    """
+    row = store.runs.get(name)
+    if row is None:
+        raise InputError(f"no run {name!r} in {store.path}", hint="`batchctl status` lists the runs")
+    return row
+
+
+def status_of(store: Store, row: RunRow) -> dict[str, Any]:
+    """One run as `status --json` shows it."""
+    batches = dict.fromkeys(("waiting", "in_progress", "ended", "unknown"), 0)
+    for state, count in store.runs.batch_states(row.id).items():
+        if shown := _SHOWN_BATCH_STATES.get(state):
+            batches[shown] += count
+    return {
+        "run": row.name,
+        "state": str(row.state),
+        "counts": {"planned": row.planned, "succeeded": row.succeeded, "failed": row.failed, "open": row.open},
+        "outcomes": store.runs.outcomes(row.id),
+        "batches": batches,
+        "tokens": {
+            "input": row.input_tokens,
+            "output": row.output_tokens,
+            "cached_input": row.cached_input_tokens,
+        },
+        "cost_usd": row.cost_usd,
+        "created_at": rfc3339(row.created_at),
+        "updated_at": rfc3339(row.updated_at),
+        "needs": row.needs,
+    }
+
+
+def batch_as_dict(batch: BatchRow) -> dict[str, Any]:
+    """One batch as `batches --json` shows it."""
+    return {
+        "batch": batch.number,
+        "batch_id": batch.batch_id,
+        "state": str(batch.state),
+        "provider_status": batch.provider_status,
+        "round": batch.round,
+        "requests": batch.requests,
+        "bytes": batch.size,
+        "tokens": batch.tokens,
+        "outcomes": {str(outcome): getattr(batch, str(outcome)) for outcome in Outcome},
+        "submitted_at": rfc3339(batch.submitted_at),
+        "expires_at": rfc3339(batch.expires_at),
+        "ended_at": rfc3339(batch.ended_at),
+        "collected_at": rfc3339(batch.collected_at),
+        "faults": batch.faults,
+    }
+
+
+def items_of(store: Store, row: RunRow, state: ItemState | None, outcome: Outcome | None) -> Iterator[ItemRow]:
+    """The items of a run in input order, a page at a time."""
+    after = 0
+    while page := store.items.page(row.id, state=state, outcome=outcome, after_seq=after, limit=PAGE):
+        yield from page
+        after = page[-1].seq
+
+
+def item_as_dict(item: ItemRow, batches: dict[int, BatchRow]) -> dict[str, Any]:
+    """One item as `items --json` shows it."""
+    batch = None if item.batch is None else batches.get(item.batch)
+    return {
+        "seq": item.seq,
+        "id": item.id,
+        "state": shown_state(item, batch),
+        "outcome": None if item.outcome is None else str(item.outcome),
+        "round": item.round,
+        "attempts": item.attempts,
+        "batch": item.batch,
+        "batch_id": None if batch is None else batch.batch_id,
+        "line": item.line,
+    }
+
+
+def shown_state(item: ItemRow, batch: BatchRow | None) -> str:
+    """An open item is pending until the batch that holds it was sent."""
+    if item.state is not ItemState.OPEN:
+        return str(item.state)
+    return "pending" if batch is None or batch.state is BatchState.WAITING else "submitted"
+
+
+def result_lines(ctx_state: Path, row: RunRow, name: str) -> Iterator[bytes]:
+    """The recorded lines of results.jsonl or errors.jsonl, in the order they came, in constant memory."""
+    end = row.results_bytes if name == "results.jsonl" else row.errors_bytes
+    with _recorded(ctx_state, row, name, end) as file:
+        while end > 0 and (chunk := file.read(min(end, 1 << 20))):
+            end -= len(chunk)
+            yield chunk
+
+
+def ordered_lines(ctx_state: Path, store: Store, row: RunRow, name: str) -> Iterator[bytes]:
+    """The same lines in the order of the input."""
+    state = ItemState.SUCCEEDED if name == "results.jsonl" else ItemState.FAILED
+    end = row.results_bytes if name == "results.jsonl" else row.errors_bytes
+    with _recorded(ctx_state, row, name, end) as file:
+        for item in items_of(store, row, state, None):
+            if item.out_offset is not None and item.out_length is not None:
+                yield read_line(file, item.out_offset, item.out_length) + b"\n"
+
+
+@contextmanager
+def _recorded(ctx_state: Path, row: RunRow, name: str, end: int) -> Iterator[IO[bytes]]:
+    path = OutputFolder(row.out, workdir(ctx_state, row.name)).local / name
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        if not end:
+            path = Path("/dev/null")
+            file = path.open("rb")
+        else:
+            raise StorageError(
+                f"{path} is missing", hint=f"restore it, or `batchctl doctor {row.name}` says what is lost"
+            ) from None
+    with file:
+        yield file
+
+
+def age_of(batch: BatchRow, now: datetime) -> float | None:
+    """Seconds since a batch was submitted, until it ended."""
+    if batch.submitted_at is None:
+        return None
+    return ((batch.ended_at or now) - batch.submitted_at).total_seconds()

@@ -1,0 +1,178 @@
+"""Writes outcomes down: the line into its file, on the disk, then one transaction that makes it count."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from batchctl.core.model import Answer, ErrorKind, ItemError, Lane, Outcome, Usage
+from batchctl.core.reply import parse_output
+from batchctl.core.retry import Decision, decide
+from batchctl.files.results import error_line, result_line
+from batchctl.runs.held import HeldRun
+from batchctl.state.rows import ERROR_MESSAGE_CHARS, BatchRow, Failure, ItemRow, Success
+
+
+@dataclass(slots=True)
+class Totals:
+    """Tokens and cost of a slice; `unpriced` counts answers without a known price."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+
+    def add(self, usage: Usage, cost: float | None) -> None:
+        """Add one answer."""
+        self.input_tokens += usage.input_tokens
+        self.output_tokens += usage.output_tokens
+        self.cached_input_tokens += usage.cached_input_tokens
+        self.cost_usd += cost or 0.0
+        self.unpriced += cost is None
+
+    def as_dict(self) -> dict[str, Any]:
+        """The totals as the store takes them."""
+        return asdict(self)
+
+
+@dataclass(slots=True)
+class Slice:
+    """Outcomes of one transaction, gathered before anything counts."""
+
+    run: HeldRun
+    lane: Lane
+    batch: BatchRow | None = None
+    successes: list[Success] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    totals: Totals = field(default_factory=Totals)
+    late: int = 0
+    quarantined: int = 0
+    systemic: ItemError | None = None
+    stop_reasons: Counter[str] = field(default_factory=Counter)
+
+    def take(self, row: ItemRow, answer: Answer) -> None:
+        """Judge one answer and append its line; the item must still be open."""
+        if answer.outcome is Outcome.SUCCEEDED:
+            self._take_reply(row, answer)
+        else:
+            self._take_failure(row, answer)
+
+    def _take_reply(self, row: ItemRow, answer: Answer) -> None:
+        text = answer.text
+        output = None if text is None else parse_output(text)
+        problem = None if self.run.check is None else self.run.check.problem(text, output)
+        cost = self._count(answer)
+        if problem is not None:
+            error = ItemError("invalid_reply", problem, ErrorKind.PERMANENT, code=answer.stop_reason)
+            self._fail(row, Outcome.INVALID, error, answer.text, Decision.FINAL)
+            return
+        if answer.stop_reason:
+            self.stop_reasons[answer.stop_reason] += 1
+        assert row.id is not None  # only a record that was never sent has none
+        line = result_line(
+            id=row.id,
+            output=output,
+            text=text,
+            stop_reason=answer.stop_reason,
+            model=answer.model,
+            usage=answer.usage or Usage(),
+            cost_usd=cost,
+            lane=self.lane,
+            batch_id=self.batch.batch_id if self.batch else None,
+            round=self._round(row),
+            provider=self.run.row.provider,
+        )
+        offset, length = self.run.results.append(line)
+        self.successes.append(Success(row.seq, offset, length))
+
+    def _take_failure(self, row: ItemRow, answer: Answer) -> None:
+        error = answer.error or ItemError(str(answer.outcome), _silence(answer.outcome), ErrorKind.RETRYABLE)
+        decision = decide(answer.outcome, error.kind, row.round, self.run.settings.max_resubmits)
+        if decision is Decision.SYSTEMIC:
+            self.systemic = error
+        if answer.usage is not None:
+            self._count(answer)
+        self._fail(row, answer.outcome, error, answer.text, decision)
+
+    def _count(self, answer: Answer) -> float | None:
+        usage = answer.usage
+        if usage is None:
+            return None
+        rates = self.run.rates(self.run.settings.model or answer.model, batch=self.lane is Lane.BATCH)
+        cost = None if rates is None else rates.cost(usage)
+        self.totals.add(usage, cost)
+        return cost
+
+    def _fail(self, row: ItemRow, outcome: Outcome, error: ItemError, text: str | None, decision: Decision) -> None:
+        offset = length = None
+        message = error.message[:ERROR_MESSAGE_CHARS]
+        if decision is Decision.FINAL:
+            line = error_line(
+                id=row.id,
+                outcome=outcome,
+                error_type=error.type,
+                error_code=error.code,
+                error_message=message,
+                attempts=row.attempts + 1,
+                batch_id=self.batch.batch_id if self.batch else None,
+                round=self._round(row),
+                text=text,
+            )
+            offset, length = self.run.errors.append(line)
+        self.failures.append(
+            Failure(
+                seq=row.seq,
+                outcome=outcome,
+                error_type=error.type,
+                error_code=error.code,
+                message=message,
+                final=decision is Decision.FINAL,
+                spends_round=decision is Decision.RESUBMIT,
+                out_offset=offset,
+                out_length=length,
+            )
+        )
+
+    def close(self, row: ItemRow, outcome: Outcome) -> None:
+        """Fail a pending item for good, with the last error it met."""
+        attempts = self.run.store.items.attempts(self.run.id, row.seq)
+        last = attempts[-1] if attempts else None
+        error = ItemError(
+            type=(last and last.error_type) or str(outcome),
+            message=(last and last.error_message) or _silence(outcome),
+            kind=ErrorKind.PERMANENT,
+            code=last.error_code if last else None,
+        )
+        self._fail(row, outcome, error, None, Decision.FINAL)
+
+    def _round(self, row: ItemRow) -> int:
+        return self.batch.round if self.batch else row.round
+
+    def commit(self) -> None:
+        """Lines to the disk first, then the transaction; a crash between leaves lines that are read back in."""
+        if not (self.successes or self.failures or self.quarantined or self.late):
+            return
+        self.run.sync_logs()
+        self.run.store.results.record(
+            self.run.id,
+            self.batch.number if self.batch else None,
+            self.lane,
+            self.successes,
+            self.failures,
+            results_end=self.run.results.end,
+            errors_end=self.run.errors.end,
+            **self.totals.as_dict(),
+            late=self.late,
+            quarantined=self.quarantined,
+            at=self.run.ctx.now(),
+        )
+
+
+def _silence(outcome: Outcome) -> str:
+    return {
+        Outcome.EXPIRED: "the batch ran out of time before this request was sent to the model",
+        Outcome.CANCELED: "the batch was canceled before this request was sent to the model",
+        Outcome.MISSING: "the batch ended without a line for this request in its results",
+    }.get(outcome, "the provider gave no reason")

@@ -1,0 +1,133 @@
+"""Reads result lines back in that a dead process wrote but did not get to count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from batchctl.core.errors import StorageError
+from batchctl.core.events import Level
+from batchctl.core.model import ItemState, Lane, Outcome, Usage
+from batchctl.runs.held import HeldRun
+from batchctl.runs.recording import Totals
+from batchctl.state.rows import Failure, ItemRow, Success
+
+PAGE = 2_000  # lines a transaction
+
+
+class _UsageOfLine(msgspec.Struct):
+    input_tokens: int
+    output_tokens: int
+    cached_input_tokens: int
+
+
+class _ErrorOfLine(msgspec.Struct):
+    type: str
+    code: str | None
+    message: str
+
+
+class _Line(msgspec.Struct):
+    """What recovery needs of a line of either file."""
+
+    id: str
+    batch_id: str | None = None
+    lane: Lane = Lane.BATCH
+    cost_usd: float | None = None
+    usage: _UsageOfLine | None = None
+    outcome: Outcome = Outcome.SUCCEEDED
+    error: _ErrorOfLine | None = None
+
+
+Found = tuple[int, int, _Line]  # offset, length, line
+
+
+def recover(run: HeldRun) -> None:
+    """Count every whole line past the recorded ends of results.jsonl and errors.jsonl, so that none is paid for again.
+
+    Raises:
+        StorageError: a line there belongs to no open item, so the file is not what this run wrote.
+    """
+    found = [(offset, length, msgspec.json.decode(raw, type=_Line)) for offset, length, raw in run.results.tail()]
+    failed = [(offset, length, msgspec.json.decode(raw, type=_Line)) for offset, length, raw in run.errors.tail()]
+    _count(run, found, failed)
+    for log in (run.results, run.errors):
+        if log.repaired:
+            run.emit(
+                "run.repaired",
+                f"{log.path.name}: a line cut short by a crash was removed; its item is settled again",
+                level=Level.WARNING,
+            )
+    if found or failed:
+        run.emit(
+            "run.recovered",
+            f"{len(found) + len(failed):,} outcomes written before a crash were read back in",
+            data={"succeeded": len(found), "failed": len(failed)},
+        )
+    run.refresh()
+
+
+def _count(run: HeldRun, found: list[Found], failed: list[Found]) -> None:
+    numbers = {batch.batch_id: batch.number for batch in run.store.batches.all(run.id) if batch.batch_id}
+    results_end, errors_end = run.store.results.ends(run.id)
+    for page in _pages(found):
+        rows = _open_rows(run, page, "results.jsonl")
+        results_end = page[-1][0] + page[-1][1] + 1
+        for number, lane, lines in _by_batch(page, numbers):
+            totals = Totals()
+            for _, _, line in lines:
+                usage = line.usage or _UsageOfLine(0, 0, 0)
+                totals.add(Usage(usage.input_tokens, usage.output_tokens, usage.cached_input_tokens), line.cost_usd)
+            successes = [Success(rows[line.id].seq, offset, length) for offset, length, line in lines]
+            run.store.results.record(
+                run.id, number, lane, successes, [], results_end=results_end, at=run.ctx.now(), **totals.as_dict()
+            )
+    for page in _pages(failed):
+        rows = _open_rows(run, page, "errors.jsonl")
+        errors_end = page[-1][0] + page[-1][1] + 1
+        for number, lane, lines in _by_batch(page, numbers):
+            failures = [_failure(rows[line.id], offset, length, line) for offset, length, line in lines]
+            run.store.results.record(run.id, number, lane, [], failures, errors_end=errors_end, at=run.ctx.now())
+
+
+def _failure(row: ItemRow, offset: int, length: int, line: _Line) -> Failure:
+    error = line.error
+    return Failure(
+        seq=row.seq,
+        outcome=line.outcome,
+        error_type=error.type if error else None,
+        error_code=error.code if error else None,
+        message=error.message if error else None,
+        final=True,
+        out_offset=offset,
+        out_length=length,
+    )
+
+
+def _pages(lines: list[Found]) -> Iterable[list[Found]]:
+    return (lines[start : start + PAGE] for start in range(0, len(lines), PAGE))
+
+
+def _by_batch(lines: list[Found], numbers: dict[str, int]) -> Iterable[tuple[int | None, Lane, list[Found]]]:
+    groups: dict[tuple[int | None, Lane], list[Found]] = {}
+    for entry in lines:
+        number = numbers.get(entry[2].batch_id or "")
+        groups.setdefault((number, Lane.SYNC if number is None else Lane.BATCH), []).append(entry)
+    return ((number, lane, group) for (number, lane), group in groups.items())
+
+
+def _open_rows(run: HeldRun, lines: list[Found], name: str) -> dict[str, ItemRow]:
+    """The items of these lines, which must all be open: the file holds an item once."""
+    ids = [line.id for _, _, line in lines]
+    seqs = run.store.items.lookup(run.id, ids)
+    rows = run.store.items.by_seqs(run.id, list(seqs.values()))
+    by_id = {item_id: rows[seq] for item_id, seq in seqs.items()}
+    for item_id in ids:
+        row = by_id.get(item_id)
+        if row is None or row.state is not ItemState.OPEN:
+            raise StorageError(
+                f"{run.output.local / name}: a line for item {item_id!r} does not belong there",
+                hint=f"`batchctl doctor {run.name}` shows what is wrong",
+            )
+    return by_id

@@ -1,0 +1,100 @@
+"""A batch the provider refused whole after taking it: nothing ran, so no round is spent."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from batchctl.core.errors import SystemicError
+from batchctl.core.events import Level
+from batchctl.core.model import Answer, BatchState, ErrorKind, ItemError, Lane, Outcome
+from batchctl.core.retry import backoff
+from batchctl.providers.base import BatchCheck, BatchFault
+from batchctl.runs.held import HeldRun
+from batchctl.runs.lines import members
+from batchctl.runs.recording import Slice
+from batchctl.runs.submitting import MAX_REFUSAL_PAUSE, REFUSAL_PAUSE
+from batchctl.state.rows import BatchRow
+
+
+async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
+    """Sort out a refusal: wait for room, fail the items at fault, or stop the run.
+
+    Raises:
+        SystemicError: the refusal names no item, so sending the same again could not succeed (field report 37).
+    """
+    if check.queue_full:
+        _wait_for_room(run, batch, check)
+        return
+    guilty = _items_at_fault(run, batch, check.faults)
+    with run.store.transaction(durable=True):
+        _fail(run, batch, guilty)
+        run.store.batches.reject(
+            run.id,
+            batch.number,
+            [{"code": fault.code, "message": fault.message, "line": fault.line} for fault in check.faults],
+            at=run.ctx.now(),
+        )
+    reasons = "; ".join(_said(fault) for fault in check.faults[:5]) or "the provider gave no reason"
+    run.emit(
+        "batch.rejected",
+        f"batch {batch.number} ({batch.batch_id}) was refused whole, nothing ran: {reasons}",
+        batch=batch.number,
+        level=Level.ERROR,
+        data={"batch_id": batch.batch_id, "faults": len(check.faults), "items_at_fault": len(guilty)},
+    )
+    if not guilty:
+        raise SystemicError(
+            f"batch {batch.number} was refused by the provider: {reasons}",
+            hint="every item stays open; correct the settings and give the same command again",
+        )
+
+
+def _said(fault: BatchFault) -> str:
+    where = "" if fault.line is None else f" (line {fault.line})"
+    return f"{fault.code}{where}: {fault.message}"
+
+
+def _items_at_fault(run: HeldRun, batch: BatchRow, faults: tuple[BatchFault, ...]) -> dict[int, BatchFault]:
+    """The items behind the line numbers of a refusal, by seq."""
+    by_line = {fault.line: fault for fault in faults if fault.line is not None}
+    if not by_line:
+        return {}
+    last = max(by_line)
+    guilty: dict[int, BatchFault] = {}
+    for line, member in enumerate(members(run, batch), start=1):
+        if line in by_line:
+            guilty[member.seq] = by_line[line]
+        if line >= last:
+            break
+    return guilty
+
+
+def _fail(run: HeldRun, batch: BatchRow, guilty: dict[int, BatchFault]) -> None:
+    rows = run.store.items.by_seqs(run.id, list(guilty))
+    part = Slice(run, Lane.BATCH, batch)
+    for seq, fault in guilty.items():
+        error = ItemError("invalid_request", fault.message, ErrorKind.PERMANENT, code=fault.code)
+        part.take(rows[seq], Answer(custom_id="", outcome=Outcome.ERRORED, error=error))
+    part.commit()
+
+
+def _wait_for_room(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
+    scale = min(run.settings.interval / 60.0, 1.0)
+    refusals = batch.refusals + 1
+    pause = scale * (REFUSAL_PAUSE / 2 + backoff(refusals, REFUSAL_PAUSE, MAX_REFUSAL_PAUSE, run.ctx.random.random()))
+    run.store.batches.back_to_waiting(
+        run.id,
+        batch.number,
+        not_before=run.ctx.now() + timedelta(seconds=pause),
+        refusals=refusals,
+        keep_file=True,
+        at=run.ctx.now(),
+    )
+    reason = check.faults[0].message if check.faults else check.status
+    run.emit(
+        "batch.queue_full",
+        f"batch {batch.number} found no room in the provider's queue ({reason}); it waits and no resubmission is spent",
+        batch=batch.number,
+        level=Level.WARNING,
+        data={"refusals": refusals},
+    )

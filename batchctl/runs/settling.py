@@ -1,0 +1,136 @@
+"""Settles creates whose answer was lost: the provider's own lists decide before anything is sent again."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from batchctl.core.errors import Fault, ProviderError
+from batchctl.core.events import Level
+from batchctl.core.model import BatchState
+from batchctl.providers.base import Absent, Created, Found, Unknown
+from batchctl.runs.held import HeldRun
+from batchctl.runs.submitting import submission_of
+from batchctl.state.rows import BatchRow
+
+LOOKS = 2  # lists without a trace of the batch before it counts as never created
+
+
+async def settle(run: HeldRun) -> bool:
+    """Settle every intent without an id; true when none is left in doubt, so that sending may go on.
+
+    An intent counts as never accepted only when two lists, the last one `settle_after` seconds or more after it,
+    show no trace of it: a list may lag behind a create.
+
+    Raises:
+        ProviderError: a systemic fault; the intents stay as they are.
+    """
+    clear = True
+    for batch in run.store.batches.in_state(run.id, BatchState.SUBMITTING, BatchState.UNKNOWN):
+        if batch.next_check_at is not None and batch.next_check_at > run.ctx.now():
+            clear = clear and batch.state is BatchState.UNKNOWN
+            continue
+        clear = await _settle_one(run, batch) and clear
+    return clear
+
+
+async def _settle_one(run: HeldRun, batch: BatchRow) -> bool:
+    assert batch.key is not None
+    assert batch.intent_at is not None
+    submission = submission_of(run, batch, batch.key, batch.intent_at)
+    try:
+        found = await run.provider.find(submission, run.store.batches.known_ids(run.id))
+    except ProviderError as error:
+        if error.fault is Fault.SYSTEMIC:
+            raise
+        run.emit(
+            "batch.unsettled",
+            f"batch {batch.number}: its create is in doubt and the provider's list could not be read ({error.message})",
+            batch=batch.number,
+            level=Level.WARNING,
+        )
+        return batch.state is BatchState.UNKNOWN
+    match found:
+        case Found(created=created, certain=certain):
+            return _adopt(run, batch, created, certain=certain)
+        case Absent(file_id=file_id) if batch.state is BatchState.SUBMITTING:
+            return _absent(run, batch, file_id)
+        case Absent():
+            return True  # unknown stays unknown: a person settles it, other batches go on
+        case Unknown(candidates=candidates, reason=reason):
+            return _unknown(run, batch, reason, candidates)
+
+
+def _adopt(run: HeldRun, batch: BatchRow, created: Created, *, certain: bool) -> bool:
+    now = run.ctx.now()
+    owner = run.store.batches.owner(created.batch_id)
+    if owner is not None:
+        return _unknown(run, batch, f"{created.batch_id} is taken by run {owner}", (created.batch_id,))
+    run.store.batches.created(
+        run.id,
+        batch.number,
+        batch_id=created.batch_id,
+        status=created.status,
+        created_at=created.created_at,
+        expires_at=created.expires_at,
+        certain=certain,
+        at=now,
+        next_check_at=now,
+    )
+    how = "by its key" if certain else "by time and count; its results will confirm it"
+    run.emit(
+        "batch.found",
+        f"batch {batch.number}: its lost create was accepted, found {how}: {created.batch_id}",
+        batch=batch.number,
+        data={"batch_id": created.batch_id, "certain": certain},
+    )
+    return True
+
+
+def _absent(run: HeldRun, batch: BatchRow, file_id: str | None) -> bool:
+    now = run.ctx.now()
+    assert batch.intent_at is not None
+    pause = timedelta(seconds=min(run.settings.interval, run.settings.settle_after / 2))
+    looks = run.store.batches.looked(run.id, batch.number, next_check_at=now + pause)
+    if looks < LOOKS or now < batch.intent_at + timedelta(seconds=run.settings.settle_after):
+        return False
+    if file_id is not None:
+        run.store.batches.set_file(run.id, batch.number, file_id)
+    run.store.batches.back_to_waiting(
+        run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=file_id is not None, at=now
+    )
+    run.emit(
+        "batch.absent",
+        f"batch {batch.number}: its create never arrived; it waits to be sent",
+        batch=batch.number,
+        data={"file_id": file_id},
+    )
+    return True
+
+
+def _unknown(run: HeldRun, batch: BatchRow, reason: str, candidates: tuple[str, ...]) -> bool:
+    if batch.state is not BatchState.UNKNOWN:
+        run.store.batches.unknown(run.id, batch.number, reason, at=run.ctx.now())
+        run.emit(
+            "batch.unknown",
+            f"batch {batch.number}: whether its create was accepted cannot be told ({reason})",
+            batch=batch.number,
+            level=Level.ERROR,
+            data={"candidates": list(candidates)},
+        )
+    run.store.batches.looked(
+        run.id, batch.number, next_check_at=run.ctx.now() + timedelta(seconds=run.settings.interval)
+    )
+    return True
+
+
+def needs_of_unknown(run: HeldRun) -> str | None:
+    """The sentence that tells a person how to settle what settling cannot."""
+    unknown = run.store.batches.in_state(run.id, BatchState.UNKNOWN)
+    if not unknown:
+        return None
+    numbers = ", ".join(str(batch.number) for batch in unknown)
+    return (
+        f"whether batch {numbers} was created is unknown: look at the provider's console, then "
+        f"`batchctl adopt {run.name} BATCH_ID` if it is there, or "
+        f"`batchctl adopt {run.name} --absent {unknown[0].number}` if it surely is not"
+    )

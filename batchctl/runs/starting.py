@@ -1,0 +1,158 @@
+"""Starts a run or goes on with the one of the same name; something different under a taken name is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from batchctl.core.errors import InputError
+from batchctl.core.events import Event, Level
+from batchctl.core.model import RunState
+from batchctl.files.lock import RunLock
+from batchctl.files.names import check_run_name, workdir
+from batchctl.files.readers import digest
+from batchctl.runs.context import Context
+from batchctl.runs.cutting import Cut
+from batchctl.runs.held import HeldRun, hold_locked
+from batchctl.runs.planning import PlanRequest, discard_plan, make_run
+from batchctl.runs.recovering import recover
+from batchctl.runs.settings import Settings
+from batchctl.state.rows import RunRow
+from batchctl.state.store import Store
+
+
+@contextmanager
+def start(ctx: Context, request: PlanRequest) -> Iterator[HeldRun]:
+    """Hold the run of this request, planned now or found as it was left.
+
+    Raises:
+        HeldError: another process works on it.
+        InputError: bad input, or the name is taken by something different.
+    """
+    check_run_name(request.name)
+    work = workdir(ctx.state_path, request.name)
+    new_folders = _missing_parents(work)
+    opened: list[Store] = []
+
+    def open_store() -> Store:
+        if not opened:
+            opened.append(Store.open(ctx.state_path))
+        return opened[0]
+
+    try:
+        with RunLock(work / "lock"):
+            row = _existing(ctx, request.name, open_store)
+            if row is None:
+                _announce(ctx, request.name, make_run(ctx, request, open_store))
+            else:
+                _refuse_difference(row, request)
+            with hold_locked(ctx, open_store(), request.name) as run:
+                recover(run)
+                _reopen(run, request.settings)
+                yield run
+    finally:
+        for store in opened:
+            store.close()
+        if not ctx.state_path.exists():
+            _remove_empty(work, new_folders)
+
+
+def _existing(ctx: Context, name: str, open_store: Callable[[], Store]) -> RunRow | None:
+    """The run of this name, after a plan that died halfway was cleared away (nothing of it was ever sent)."""
+    if not ctx.state_path.exists():
+        return None
+    row = open_store().runs.get(name)
+    if row is not None and row.state is RunState.PLANNING:
+        discard_plan(ctx, name, open_store)
+        return None
+    return row
+
+
+def _announce(ctx: Context, name: str, cut: Cut) -> None:
+    text = (
+        f"run {name}: {cut.items:,} items in {len(cut.batches):,} batches, {cut.size:,} bytes, "
+        f"about {cut.tokens:,} input tokens"
+    )
+    data: dict[str, Any] = {"items": cut.items, "batches": len(cut.batches), "bytes": cut.size, "tokens": cut.tokens}
+    ctx.emit(Event("run.planned", text, name, data=data))
+    for problem in cut.problems:
+        ctx.emit(Event("item.refused", f"not sent: {problem}", name, level=Level.WARNING))
+    if cut.repaired:
+        ctx.emit(
+            Event(
+                "item.repaired",
+                f"{cut.repaired:,} items held broken Unicode (lone surrogates), replaced by U+FFFD",
+                name,
+                level=Level.WARNING,
+            )
+        )
+
+
+def _refuse_difference(row: RunRow, request: PlanRequest) -> None:
+    """Go on only with what the run was made from (field reports 174, 175)."""
+    found = [
+        f"  {name}: was {old}, is {new}"
+        for name, old, new in Settings.from_dict(row.settings).changes(request.settings)
+    ]
+    if row.out != request.out:
+        found.append(f"  out: was {row.out}, is {request.out}")
+    found += _input_changes(row, request)
+    if found:
+        raise InputError(
+            f"run {row.name!r} exists and was made from something different; nothing was sent:\n" + "\n".join(found),
+            hint="give another --name, or --new for a new run; or repeat the command as it was to go on",
+        )
+
+
+def _input_changes(row: RunRow, request: PlanRequest) -> list[str]:
+    if len(row.inputs) != len(request.items):
+        return [f"  input: was {len(row.inputs)} files, is {len(request.items)}"]
+    changes = []
+    for old, path in zip(row.inputs, request.items, strict=True):
+        if path != "-" and _untouched(old, Path(path)):
+            continue
+        size, sha256 = digest(path)
+        if sha256 != old["sha256"]:
+            changes.append(
+                f"  input {path}: was {old['bytes']:,} bytes (sha256 {old['sha256'][:12]}), "
+                f"is {size:,} bytes (sha256 {sha256[:12]})"
+            )
+    return changes
+
+
+def _untouched(old: dict[str, Any], path: Path) -> bool:
+    """Size and time of change tell without reading; anything else is settled by the digest."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return False
+    return bool(
+        old["path"] == str(path) and old["bytes"] == stat.st_size and old["modified_ns"] == stat.st_mtime_ns
+    )
+
+
+def _reopen(run: HeldRun, settings: Settings) -> None:
+    """Take over settings that may change, and go on after a stop."""
+    if settings.as_dict() != run.settings.as_dict():
+        run.store.runs.set_settings(run.id, settings.as_dict(), at=run.ctx.now())
+        run.settings = settings
+    if run.row.state is RunState.STOPPED:
+        run.store.runs.move(run.id, RunState.OPEN, needs=None, at=run.ctx.now())
+        run.refresh()
+
+
+def _missing_parents(path: Path) -> list[Path]:
+    """Folders that would have to be made for `path`, deepest first."""
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
+def _remove_empty(work: Path, folders: list[Path]) -> None:
+    """Take back the folders a refused plan made, as far as they are empty but for its lock."""
+    (work / "lock").unlink(missing_ok=True)
+    for folder in folders:
+        try:
+            folder.rmdir()
+        except OSError:
+            return

@@ -1,0 +1,167 @@
+"""Sends waiting batches: a committed intent, one create, the id committed at once. Nothing here sends twice."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime, timedelta
+from typing import IO
+
+from batchctl.core.errors import Fault, ProviderError, SystemicError
+from batchctl.core.events import Level
+from batchctl.core.ids import intent_key
+from batchctl.core.model import BatchState
+from batchctl.core.packing import QueueLimits, admissible
+from batchctl.core.retry import backoff
+from batchctl.providers.base import Submission
+from batchctl.runs.held import HeldRun
+from batchctl.runs.lines import endpoint_of, open_batch_lines
+from batchctl.runs.splitting import halve, refuse_single
+from batchctl.state.rows import BatchRow
+
+REFUSAL_PAUSE = 60.0  # seconds, doubled with each refusal in a row up to MAX_REFUSAL_PAUSE
+MAX_REFUSAL_PAUSE = 1800.0
+
+
+async def admit(run: HeldRun) -> int:
+    """Send waiting batches, one after the other, as far as the queue limits let them in; returns how many went.
+
+    Batches go in one at a time so that at most one create of a run can ever be in doubt.
+
+    Raises:
+        SystemicError: the account or configuration is at fault; nothing of the run is lost.
+    """
+    sent = 0
+    while not run.ctx.stop.signal_number:
+        batch = _next(run)
+        if batch is None:
+            break
+        if not await _send(run, batch):
+            break
+        sent += 1
+    return sent
+
+
+def _next(run: HeldRun) -> BatchRow | None:
+    """The first waiting batch that fits under the limits now."""
+    now = run.ctx.now()
+    waiting = run.store.batches.in_state(run.id, BatchState.WAITING)
+    ready = [batch for batch in waiting if batch.not_before is None or batch.not_before <= now]
+    limits = QueueLimits(
+        requests=run.settings.max_queued_requests, tokens=run.settings.max_enqueued_tokens, batches=None
+    )
+    opened = run.store.batches.open_load(run.id)
+    return next(
+        (
+            batch
+            for batch in ready
+            if admissible(batch.requests, batch.tokens, opened.requests, opened.tokens, opened.batches, limits)
+        ),
+        None,
+    )
+
+
+def submission_of(run: HeldRun, batch: BatchRow, key: str, intent_at: datetime) -> Submission:
+    """The create call of a batch, as data; the same for sending and for settling."""
+
+    def lines() -> IO[bytes]:
+        return open_batch_lines(run, batch)
+
+    return Submission(
+        key=key,
+        requests=batch.requests,
+        size=batch.size,
+        endpoint=endpoint_of(run, batch),
+        open_lines=lines,
+        intent_at=intent_at,
+        file_id=batch.file_id,
+        headers=run.headers,
+    )
+
+
+async def _send(run: HeldRun, batch: BatchRow) -> bool:
+    """Create one batch; true when it was accepted and the next may follow."""
+    now = run.ctx.now()
+    key = intent_key(run.row.token, batch.number, run.ctx.random.getrandbits(32))
+    run.store.batches.intend(run.id, batch.number, key, now)
+    try:
+        created = await run.provider.submit(
+            submission_of(run, batch, key, now),
+            lambda file_id: run.store.batches.set_file(run.id, batch.number, file_id),
+        )
+    except ProviderError as error:
+        return await _refused(run, batch, error)
+    run.store.batches.created(
+        run.id,
+        batch.number,
+        batch_id=created.batch_id,
+        status=created.status,
+        created_at=created.created_at,
+        expires_at=created.expires_at,
+        certain=True,
+        at=run.ctx.now(),
+        next_check_at=run.ctx.now() + timedelta(seconds=run.settings.interval),
+    )
+    run.emit(
+        "batch.submitted",
+        f"batch {batch.number} submitted: {created.batch_id}, {batch.requests:,} requests, {batch.size:,} bytes",
+        batch=batch.number,
+        data={"batch_id": created.batch_id, "requests": batch.requests, "bytes": batch.size, "round": batch.round},
+    )
+    return True
+
+
+async def _refused(run: HeldRun, batch: BatchRow, error: ProviderError) -> bool:
+    """React to a create that did not give an id; true when sending may go on at once."""
+    if error.fault is Fault.AMBIGUOUS:
+        run.emit(
+            "batch.in_doubt",
+            f"batch {batch.number}: the answer to its create was lost ({error.message}); "
+            "the provider's lists decide before anything is sent again",
+            batch=batch.number,
+            level=Level.WARNING,
+        )
+        return False
+    if error.fault is Fault.TOO_LARGE:
+        if batch.requests > 1:
+            halve(run, batch, error)
+        else:
+            refuse_single(run, batch, error)
+        return True
+    keep_file = error.fault in (Fault.FILE_NOT_READY, Fault.QUEUE_FULL, Fault.RETRY, Fault.SYSTEMIC)
+    pause = _pause(run, batch, error)
+    run.store.batches.back_to_waiting(
+        run.id,
+        batch.number,
+        not_before=run.ctx.now() + timedelta(seconds=pause),
+        refusals=batch.refusals + 1,
+        keep_file=keep_file,
+        at=run.ctx.now(),
+    )
+    if error.fault in (Fault.SYSTEMIC, Fault.PERMANENT, Fault.NOT_FOUND):
+        raise SystemicError(
+            f"the provider refuses batch {batch.number} ({run.row.provider}, model {run.row.model}, "
+            f"{run.row.endpoint}): {error.message}",
+            hint=error.hint or "correct it and give the same command again; every item stays open",
+        )
+    run.emit(
+        "batch.refused",
+        f"batch {batch.number} not accepted yet ({error.message}); next try in {math.ceil(pause)} s",
+        batch=batch.number,
+        level=Level.WARNING,
+        data={"fault": str(error.fault), "requests": batch.requests, "bytes": batch.size},
+    )
+    return False
+
+
+def _pause(run: HeldRun, batch: BatchRow, error: ProviderError) -> float:
+    """Seconds before this batch may be tried again: what the provider says, else a growing pause."""
+    if error.fault is Fault.SYSTEMIC:
+        return 0.0
+    if error.retry_after is not None:
+        return error.retry_after
+    scale = min(run.settings.interval / 60.0, 1.0)
+    if error.fault is Fault.FILE_NOT_READY:
+        return scale * 5.0 * (batch.refusals + 1)
+    return scale * (
+        REFUSAL_PAUSE / 2 + backoff(batch.refusals + 1, REFUSAL_PAUSE, MAX_REFUSAL_PAUSE, run.ctx.random.random())
+    )

@@ -1,0 +1,305 @@
+"""The verbs of the batch lane, as the command line calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from batchctl.core.errors import (
+    BatchctlError,
+    HeldError,
+    InputError,
+    SomeFailedError,
+    StillOpenError,
+    SystemicError,
+    UnknownCreateError,
+)
+from batchctl.core.events import Event, Level
+from batchctl.core.model import BatchState, CancelCause, Outcome, RunState
+from batchctl.runs.context import Context
+from batchctl.runs.driving import one_pass, until_settled
+from batchctl.runs.finishing import close_open_items, finish
+from batchctl.runs.held import HeldRun, hold
+from batchctl.runs.planning import PlanRequest
+from batchctl.runs.recovering import recover
+from batchctl.runs.starting import start
+from batchctl.state.rows import BatchRow
+from batchctl.state.store import Store
+
+
+@dataclass(slots=True)
+class Submitted:
+    """What `submit` did: the run and the provider's ids of its batches so far."""
+
+    name: str
+    batch_ids: list[str] = field(default_factory=list)
+
+
+async def submit(ctx: Context, request: PlanRequest) -> Submitted:
+    """Plan a run and send what the limits let in; the same request again goes on with it.
+
+    Raises:
+        InputError, HeldError, SystemicError, UnknownCreateError.
+    """
+    with start(ctx, request) as run:
+        try:
+            await one_pass(run, look=False, resubmit=True)
+        finally:
+            await run.aclose()
+        run.ctx.stop.check()
+        _raise_for_unknown(run)
+        ids = [batch.batch_id for batch in run.store.batches.all(run.id) if batch.batch_id]
+        return Submitted(run.name, ids)
+
+
+async def run_to_end(ctx: Context, request: PlanRequest) -> None:
+    """Submit, then poll and resubmit until every item has its outcome.
+
+    Raises:
+        SomeFailedError: finished, and some items failed; besides what `submit` raises.
+    """
+    with start(ctx, request) as run:
+        try:
+            await until_settled(run, resubmit=True)
+        finally:
+            await run.aclose()
+        raise_for_end(run)
+
+
+async def poll(
+    ctx: Context,
+    names: Sequence[str],
+    *,
+    wait: bool,
+    resubmit: bool,
+    until: datetime | None = None,
+) -> None:
+    """One pass over the named runs (or all open ones); with `wait`, passes until they are settled.
+
+    Raises:
+        HeldError: another process holds a named run, or all of them.
+        StillOpenError, SomeFailedError: with `wait`, how it ended; besides SystemicError and UnknownCreateError.
+    """
+    with Store.open(ctx.state_path) as store, _hold_all(ctx, store, names) as runs:
+        errors: list[BatchctlError] = []
+        for run in runs:
+            try:
+                await _poll_one(run, wait=wait, resubmit=resubmit, until=until)
+            except (SystemicError, UnknownCreateError, StillOpenError, SomeFailedError) as error:
+                errors.append(error)
+                if len(runs) > 1:
+                    ctx.emit(Event("run.needs", f"run {run.name}: {error.message}", run.name, level=Level.ERROR))
+            finally:
+                await run.aclose()
+        if errors:
+            raise max(errors, key=lambda error: error.exit_code)
+
+
+async def _poll_one(run: HeldRun, *, wait: bool, resubmit: bool, until: datetime | None) -> None:
+    recover(run)
+    if not wait:
+        await one_pass(run, look=True, resubmit=resubmit, all_batches=True)
+        run.ctx.stop.check()
+        _raise_for_unknown(run)
+        return
+    await until_settled(run, resubmit=resubmit, until=until)
+    raise_for_end(run)
+
+
+async def resubmit(ctx: Context, names: Sequence[str]) -> None:
+    """Send pending items again in new, smaller batches, within the cap.
+
+    Raises:
+        HeldError, SystemicError, UnknownCreateError: as `poll`.
+    """
+    with Store.open(ctx.state_path) as store, _hold_all(ctx, store, names) as runs:
+        for run in runs:
+            recover(run)
+            if run.row.state is RunState.STOPPED:
+                run.store.runs.move(run.id, RunState.OPEN, needs=None, at=ctx.now())
+            try:
+                await one_pass(run, look=False, resubmit=True)
+            finally:
+                await run.aclose()
+            run.ctx.stop.check()
+            _raise_for_unknown(run)
+
+
+async def cancel(ctx: Context, name: str) -> None:
+    """Stop a run: nothing more is sent, batches are canceled, what they finished is still collected by `poll`."""
+    with Store.open(ctx.state_path) as store, hold(ctx, store, name) as run:
+        recover(run)
+        if run.row.state in (RunState.DONE, RunState.CANCELED):
+            raise InputError(f"run {name} is {run.row.state} already")
+        run.store.runs.move(run.id, RunState.CANCELED, needs=None, at=ctx.now())
+        run.refresh()
+        for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
+            run.store.batches.withdraw(run.id, batch.number, at=ctx.now())
+        try:
+            await _cancel_batches(run)
+            await one_pass(run, look=True, resubmit=False, all_batches=True)
+        finally:
+            await run.aclose()
+
+
+async def _cancel_batches(run: HeldRun) -> None:
+    for batch in run.store.batches.in_state(run.id, BatchState.IN_PROGRESS):
+        assert batch.batch_id is not None
+        run.store.batches.move(
+            run.id, batch.number, BatchState.CANCELING, at=run.ctx.now(), cancel_cause=CancelCause.ASKED
+        )
+        await run.provider.cancel(batch.batch_id)
+        run.emit("batch.canceling", f"batch {batch.number} ({batch.batch_id}): cancel asked for", batch=batch.number)
+
+
+async def accept(ctx: Context, name: str) -> None:
+    """Close a run as complete with exceptions: items that wait for nothing get their last error as final line.
+
+    Raises:
+        InputError: a batch may still answer.
+    """
+    with Store.open(ctx.state_path) as store, hold(ctx, store, name) as run:
+        recover(run)
+        if run.row.state is RunState.DONE:
+            raise InputError(f"run {name} is done already")
+        _refuse_while_answers_may_come(run)
+        for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
+            run.store.batches.withdraw(run.id, batch.number, at=ctx.now())
+        for batch in run.store.batches.in_state(run.id, BatchState.CANCELING):
+            run.store.batches.abandon(run.id, batch.number, at=ctx.now())
+        closed = close_open_items(run, Outcome.CANCELED)
+        run.emit("run.accepted", f"run {name} accepted with {closed:,} items unanswered", data={"closed": closed})
+        finish(run)
+
+
+def _refuse_while_answers_may_come(run: HeldRun) -> None:
+    live = run.store.batches.in_state(
+        run.id, BatchState.IN_PROGRESS, BatchState.ENDED, BatchState.SUBMITTING, BatchState.UNKNOWN
+    )
+    if live:
+        numbers = ", ".join(f"{batch.number} ({batch.state})" for batch in live)
+        raise InputError(
+            f"run {run.name} cannot be closed yet: batch {numbers} may still answer",
+            hint=f"`batchctl poll {run.name}` collects, `batchctl cancel {run.name}` stops them first",
+        )
+
+
+async def adopt(ctx: Context, name: str, batch_id: str | None, *, absent: int | None, number: int | None) -> None:
+    """Settle an unknown create by hand: name the provider's batch, or say that there is none.
+
+    Args:
+        absent: number of the batch that surely was never created.
+        number: which unknown batch `batch_id` is, where there are several.
+
+    Raises:
+        InputError: nothing is unknown, or the named batch does not fit.
+    """
+    with Store.open(ctx.state_path) as store, hold(ctx, store, name) as run:
+        recover(run)
+        batch = _unknown_batch(run, absent if absent is not None else number)
+        if absent is not None:
+            run.store.batches.back_to_waiting(
+                run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=True, at=ctx.now()
+            )
+            run.emit("batch.absent", f"batch {batch.number}: a person says it was never created", batch=batch.number)
+        else:
+            assert batch_id is not None
+            try:
+                await _adopt(run, batch, batch_id)
+            finally:
+                await run.aclose()
+        run.store.runs.set_needs(run.id, None, at=ctx.now())
+
+
+def _unknown_batch(run: HeldRun, number: int | None) -> BatchRow:
+    unknown = run.store.batches.in_state(run.id, BatchState.UNKNOWN, BatchState.SUBMITTING)
+    if number is not None:
+        unknown = [batch for batch in unknown if batch.number == number]
+    if not unknown:
+        raise InputError(
+            f"run {run.name} has no batch whose create is unknown" + (f" with number {number}" if number else "")
+        )
+    if len(unknown) > 1:
+        numbers = ", ".join(str(batch.number) for batch in unknown)
+        raise InputError(f"several creates are unknown: {numbers}", hint="say which one with --batch N")
+    return unknown[0]
+
+
+async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:
+    check = await run.provider.check(batch_id)
+    total = sum(check.counts.values()) if "total" not in check.counts else check.counts["total"]
+    if total and total != batch.requests:
+        raise InputError(
+            f"{batch_id} has {total:,} requests, batch {batch.number} has {batch.requests:,}: it is another batch"
+        )
+    run.store.batches.created(
+        run.id,
+        batch.number,
+        batch_id=batch_id,
+        status=check.status,
+        created_at=check.created_at,
+        expires_at=check.expires_at,
+        certain=False,
+        at=run.ctx.now(),
+        next_check_at=run.ctx.now(),
+    )
+    run.emit(
+        "batch.adopted",
+        f"batch {batch.number} is {batch_id}; its results will confirm it",
+        batch=batch.number,
+        data={"batch_id": batch_id},
+    )
+
+
+@contextmanager
+def _hold_all(ctx: Context, store: Store, names: Sequence[str]) -> Iterator[list[HeldRun]]:
+    """The locks of all runs to be worked on, taken before anything is done.
+
+    Raises:
+        HeldError: a named run, or every open one, is held by another process.
+    """
+    wanted = list(names) or [row.name for row in store.runs.open()]
+    with ExitStack() as stack:
+        held: list[HeldRun] = []
+        refused: HeldError | None = None
+        for name in wanted:
+            try:
+                held.append(stack.enter_context(hold(ctx, store, name)))
+            except HeldError as error:
+                if names:
+                    raise
+                refused = error
+                ctx.emit(Event("run.held", f"run {name} is skipped: {error.message}", name))
+        if refused is not None and not held:
+            raise refused
+        yield held
+
+
+def _raise_for_unknown(run: HeldRun) -> None:
+    if run.store.batches.in_state(run.id, BatchState.UNKNOWN):
+        raise UnknownCreateError(run.refresh().needs or "a create is unknown")
+
+
+def raise_for_end(run: HeldRun) -> None:
+    """Say by exception how a wait ended.
+
+    Raises:
+        SomeFailedError, UnknownCreateError, StillOpenError.
+    """
+    row = run.refresh()
+    if not row.open:
+        if row.failed:
+            raise SomeFailedError(
+                f"run {run.name} finished: {row.succeeded:,} succeeded, {row.failed:,} failed of {row.planned:,}",
+                hint=f"`batchctl errors {run.name}` shows why",
+            )
+        return
+    _raise_for_unknown(run)
+    ids = [batch.batch_id for batch in run.store.batches.in_state(run.id, BatchState.IN_PROGRESS) if batch.batch_id]
+    still = f"; batches {', '.join(ids[:10])}" if ids else ""
+    raise StillOpenError(
+        f"run {run.name}: {row.open:,} of {row.planned:,} items are still open{still}",
+        hint=row.needs or f"`batchctl poll --wait {run.name}` goes on waiting",
+    )

@@ -1,0 +1,190 @@
+"""Bad input: exit 2, one clear text with a hint, nothing sent, nothing created."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Desk
+
+MakeDesk = Callable[..., Desk]
+
+
+def nothing_happened(desk: Desk) -> None:
+    """No call reached the provider and no file was made beside the user's own."""
+    assert desk.simulator.stats()["calls"] == {}
+    made = {path.name for path in desk.folder.iterdir()}
+    assert made <= {"items.jsonl", "items.csv", "prompt.txt", "system.txt"}, made
+
+
+def write(desk: Desk, data: bytes, name: str = "items.jsonl") -> str:
+    """A file with exactly these bytes."""
+    path = desk.folder / name
+    path.write_bytes(data)
+    return str(path)
+
+
+GOOD = b'{"id": "a", "text": "x"}\n'
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", ["empty"]),
+        (b"\n\n  \n", ["no items"]),
+        (b"this is not json\n", ["line 1"]),
+        (GOOD + b'{"id": "b", "text": \n', ["line 2"]),
+        (GOOD + b'[1, 2]\n"hi"\nnull\n', ["line 2", "line 3", "line 4", "object"]),
+        (GOOD + b'{"id": "a", "text": "y"}\n', ["'a'", "lines 1 and 2"]),
+        (b'{"text": "x"}\n', ["line 1", "'id'", "--number-ids"]),
+        (b'{"id": "a", "body": "x"}\n', ["line 1", "'a'", "text"]),
+        (b'{"id": "a", "text": "\xff\xfe"}\n', ["line 1", "UTF-8"]),
+        (b'{"id": null, "text": "x"}\n', ["line 1", "id"]),
+        (b'{"id": true, "text": "x"}\n', ["line 1", "id"]),
+        (b'{"id": "a", "text": "  "}\n', ["line 1", "empty"]),
+        (b'{"id": "a", "text": NaN}\n', ["line 1"]),
+    ],
+)
+def test_a_bad_list_is_refused(make_desk: MakeDesk, data: bytes, said: list[str]) -> None:
+    """Each kind of bad input names what is wrong and where."""
+    desk = make_desk()
+    ran = desk.start("submit", write(desk, data), code=2)
+    for words in said:
+        assert words in ran.err
+    assert "hint:" in ran.err
+    nothing_happened(desk)
+
+
+def test_a_broken_line_deep_in_the_file_is_named(make_desk: MakeDesk) -> None:
+    """Line 7,321 of 10,000 is broken: it is named, nothing is sent."""
+    desk = make_desk()
+    lines = [json.dumps({"id": f"i{number}", "text": "x"}).encode() for number in range(1, 10_001)]
+    lines[7320] = lines[7320][:-3]
+    ran = desk.start("submit", write(desk, b"\n".join(lines)), code=2)
+    assert "line 7321" in ran.err
+    nothing_happened(desk)
+
+
+def test_skip_bad_sends_the_rest(make_desk: MakeDesk) -> None:
+    """With --skip-bad the good items go and the bad ones are in errors.jsonl (field report 3)."""
+    desk = make_desk(speed=36_000)
+    data = GOOD + b'[1, 2]\nnull\n{"id": "b", "text": "y"}\n{"id": "a", "text": "again"}\n{"nothing": 1}\n'
+    desk.start("run", write(desk, data), "--skip-bad", code=3)
+    assert desk.balanced()["counts"] == {"planned": 6, "succeeded": 2, "failed": 4, "open": 0}
+    messages = " ".join(line["error"]["message"] for line in desk.lines("errors.jsonl"))
+    for place in ("line 2", "line 3", "line 5", "line 6"):
+        assert place in messages
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--max-requests", "-5"], "max-requests"),
+        (["--max-tokens", "0"], "max-tokens"),
+        (["--deadline", "soon"], "deadline"),
+        (["--max-bytes", "much"], "max-bytes"),
+        (["--param", "top_p"], "--param"),
+        (["--param", "stop=[1"], "--param stop"),
+        (["--var", "x"], "--var"),
+        (["--var", "x=@missing.txt"], "missing.txt"),
+        (["--name", "../../evil"], "name"),
+        (["--name", "a/b"], "name"),
+        (["--param", "stream=true"], "stream"),
+    ],
+)
+def test_bad_options_are_refused(make_desk: MakeDesk, arguments: list[str], said: str) -> None:
+    """A bad value is refused before anything is read or sent."""
+    desk = make_desk()
+    ran = desk.start("submit", write(desk, GOOD), *arguments, code=2)
+    assert said in ran.err
+    nothing_happened(desk)
+
+
+def test_no_such_file(make_desk: MakeDesk) -> None:
+    """A missing input is named."""
+    desk = make_desk()
+    ran = desk.start("submit", str(desk.folder / "nowhere.jsonl"), code=2)
+    assert "nowhere.jsonl" in ran.err
+    nothing_happened(desk)
+
+
+def test_an_unknown_placeholder_is_named_with_its_item(make_desk: MakeDesk) -> None:
+    """A placeholder that is in no item: which one, which item."""
+    desk = make_desk()
+    prompt = desk.folder / "prompt.txt"
+    items = write(desk, GOOD)
+    prompt.write_text("Sort: {{ txet }}", "utf-8")
+    ran = desk(
+        "submit", items, "--provider", "anthropic", "--model", "m", "--prompt", str(prompt), "--name", "r", code=2
+    )
+    assert "txet" in ran.err
+    assert "line 1" in ran.err
+
+
+def test_a_broken_template_names_its_line(make_desk: MakeDesk) -> None:
+    """A syntax error in the template is not an item's fault."""
+    desk = make_desk()
+    prompt = desk.folder / "prompt.txt"
+    items = write(desk, GOOD)
+    prompt.write_text("one\n{{ text \n", "utf-8")
+    ran = desk(
+        "submit", items, "--provider", "anthropic", "--model", "m", "--prompt", str(prompt), "--name", "r", code=2
+    )
+    assert "prompt" in ran.err
+    nothing_happened(desk)
+
+
+def test_a_missing_key_is_named_and_nothing_is_sent(make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a key the run stops with exit 6 and says which variable is missing."""
+    desk = make_desk()
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    ran = desk.start("submit", write(desk, GOOD), code=6)
+    assert "ANTHROPIC_API_KEY" in ran.err + ran.out
+    assert desk.simulator.stats()["calls"] == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (["--model", "claude-opus-4-1"], "model"),
+        (["--max-tokens", "99"], "max_tokens"),
+        (["--param", 'stop_sequences=["x"]'], "params"),
+        (["--max-requests", "7"], "max_requests"),
+    ],
+)
+def test_something_different_under_a_taken_name_is_refused(make_desk: MakeDesk, change: list[str], field: str) -> None:
+    """The refusal names the field with its old and new value (field reports 174, 175)."""
+    desk = make_desk()
+    items = desk.items(3)
+    desk.start("submit", items)
+    ran = desk.start("submit", items, *change, code=2)
+    assert field in ran.err
+    assert "was" in ran.err
+    assert "--new" in ran.err
+    assert desk.creates() == 1
+
+
+def test_a_changed_prompt_or_input_under_a_taken_name_is_refused(make_desk: MakeDesk) -> None:
+    """A changed line in the prompt or the input is noticed."""
+    desk = make_desk()
+    items = desk.items(3)
+    desk.start("submit", items)
+    Path(items).write_text('{"id": "other", "text": "x"}\n', "utf-8")
+    assert "input" in desk.start("submit", items, code=2).err
+    desk.items(3)
+    desk.start("submit", items)
+    other = desk.folder / "other.txt"
+    other.write_text("Answer that: {{ text }}\n", "utf-8")
+    assert "prompt" in desk.start("submit", items, "--prompt", str(other), code=2).err
+    assert desk.creates() == 1
+
+
+def test_commands_that_read_make_no_state(make_desk: MakeDesk) -> None:
+    """`status` and `poll` without a state file say so and create nothing."""
+    desk = make_desk()
+    for command in (["status"], ["poll"], ["show", "r"], ["results", "r"]):
+        assert "state" in desk(*command, code=2).err
+    nothing_happened(desk)
