@@ -14,7 +14,6 @@ import stat
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 BUFFER = 1 << 20
-THREAD_FROM = 1 << 16  # bytes: hashing less than this costs less than handing it over
 ZSTD_CHUNK = 2048  # compressed bytes a step; a block of 4 bytes can grow to 128 KiB, so a step makes 64 MiB at most
 
 MAGIC: tuple[tuple[bytes, str], ...] = (
@@ -35,38 +33,6 @@ MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x28\xb5\x2f\xfd", "zstd"),
 )
 HEAD = 6  # bytes that tell compression and encoding
-
-
-class _Digest:
-    """SHA-256 computed beside the reading thread: hashing large blocks releases the interpreter lock."""
-
-    def __init__(self) -> None:
-        self._hash = hashlib.sha256()
-        self._pool: ThreadPoolExecutor | None = None
-        self._last: Future[None] | None = None
-
-    def update(self, block: memoryview) -> None:
-        self._wait()
-        if len(block) < THREAD_FROM:
-            self._hash.update(block)
-            return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, "batchctl-digest")
-        self._last = self._pool.submit(self._hash.update, bytes(block))
-
-    def _wait(self) -> None:
-        if self._last is not None:
-            self._last.result()
-            self._last = None
-
-    def hexdigest(self) -> str:
-        self._wait()
-        return self._hash.hexdigest()
-
-    def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
 
 
 class _Head(io.RawIOBase):
@@ -117,8 +83,7 @@ class Opened:
     def __init__(self, path: str) -> None:
         self._path = path
         self._stack = ExitStack()
-        self._digest = _Digest()
-        self._stack.callback(self._digest.close)
+        self._digest = hashlib.sha256()
         self.bytes_read = 0
         self.modified_ns = 0
         self._source = self._open()

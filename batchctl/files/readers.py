@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from io import BufferedReader
 from pathlib import Path, PurePath
@@ -57,47 +58,55 @@ class Source:
             InputError: the file as a whole cannot be read.
         """
         if self.format == "parquet":
-            from batchctl.files.readers_parquet import read_parquet
+            return self._parquet()
+        return self._jsonl() if self.format == "jsonl" else self._csv()
 
-            yield from read_parquet(self.path)
-            self.modified_ns = Path(self.path).stat().st_mtime_ns
-            self.bytes_read, self.sha256 = digest(self.path)
-            return
+    @contextmanager
+    def _opened(self) -> Iterator[BufferedReader]:
+        """The stream of lines; what it was is noted once it is exhausted."""
         with Opened(self.path) as opened:
             self.modified_ns = opened.modified_ns
-            yield from self._jsonl(opened.stream) if self.format == "jsonl" else self._csv(opened.stream)
+            yield opened.stream
             self.sha256 = opened.finish()
             self.bytes_read = opened.bytes_read
 
-    def _csv(self, stream: BufferedReader) -> Iterator[Record | BadRecord]:
+    def _parquet(self) -> Iterator[Record | BadRecord]:
+        from batchctl.files.readers_parquet import read_parquet
+
+        yield from read_parquet(self.path)
+        self.modified_ns = Path(self.path).stat().st_mtime_ns
+        self.bytes_read, self.sha256 = digest(self.path)
+
+    def _csv(self) -> Iterator[Record | BadRecord]:
         from batchctl.files.readers_csv import CsvReader
 
-        reader = CsvReader(stream, self.path, "\t" if self.format == "tsv" else ",", self._max_line_bytes)
-        yield from reader
-        self.blank = reader.blank
+        with self._opened() as stream:
+            reader = CsvReader(stream, self.path, "\t" if self.format == "tsv" else ",", self._max_line_bytes)
+            yield from reader
+            self.blank = reader.blank
 
-    def _jsonl(self, stream: BufferedReader) -> Iterator[Record | BadRecord]:
+    def _jsonl(self) -> Iterator[Record | BadRecord]:
         limit = self._max_line_bytes
         self.blank = number = 0
-        for line in iter(partial(stream.readline, limit + 2), b""):
-            number += 1
-            if len(line) > limit and len(line.rstrip(b"\r\n")) > limit:
-                if not line.endswith(b"\n"):
-                    skip_line(stream)
-                yield too_long(number, limit)
-                continue
-            raw = line.strip()
-            if not raw:
-                self.blank += 1
-            elif raw.isascii() or _is_utf8(raw):
-                if number == 1 and raw in (b"[", b"{"):
+        with self._opened() as stream:
+            for line in iter(partial(stream.readline, limit + 2), b""):
+                number += 1
+                raw = line.strip()
+                if len(line) > limit and len(line.rstrip(b"\r\n")) > limit:
+                    if not line.endswith(b"\n"):
+                        skip_line(stream)
+                    yield too_long(number, limit)
+                elif not raw:
+                    self.blank += 1
+                elif not (raw.isascii() or _is_utf8(raw)):
+                    yield bad_utf8(number, line)
+                elif number == 1 and raw in (b"[", b"{"):
                     raise InputError(
                         f"{self.path}: this is one JSON document over many lines, not one object a line",
                         hint="turn it into JSON lines, as with `jq -c '.[]' FILE`",
                     )
-                yield Record(number, raw)
-            else:
-                yield bad_utf8(number, line)
+                else:
+                    yield Record(number, raw)
 
 
 def open_source(path: str, *, format: str | None = None, max_line_bytes: int = MAX_LINE_BYTES) -> Source:  # noqa: A002
