@@ -1,4 +1,4 @@
-"""Follows the account: limits learned from answers, a share of them kept free, the pace lowered where it was too high."""
+"""Follows the account: limits learned from answers, a share of them left to others, the pace lowered by refusals."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ class Pace:
         self._part = 1.0
         self._since = 0.0
         self._lowered_at = float("-inf")
-        self.lowest = 1.0
 
     def at(self, now: float) -> float:
         """The part now, above 0 and at most 1."""
         return min(1.0, self._part + max(now - self._since, 0.0) * RECOVERY)
 
     def lower(self, now: float, to: float = LOWER) -> None:
-        """Lower the pace to a part of what it is, once for all refusals of a moment."""
+        """Lower the pace to a part of what it is, at least the usual one, once for all refusals of a moment."""
         if now - self._lowered_at < CALM:
             return
-        self._part = max(self.at(now) * to, FLOOR)
+        self._part = max(self.at(now) * max(to, LOWER), FLOOR)
         self._since = self._lowered_at = now
-        self.lowest = min(self.lowest, self._part)
 
 
 class Budget:
@@ -60,9 +58,10 @@ class Budget:
         self._account.update((name, limit) for name, limit in limits.items() if name not in self._given and limit > 0)
         for resource, left in remaining.items():
             if resource in self._account:
-                kept_free = self._account[resource] * (1 - self._share)
-                if left < kept_free:
-                    self.pace.lower(now, max(left / kept_free, LOWER))
+                limit = self._account[resource]
+                lacking = limit * (1 - self._share) - left
+                if lacking > 0:
+                    self.pace.lower(now, 1 - lacking / (limit * self._share))
         return self._account != before
 
 

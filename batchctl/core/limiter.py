@@ -56,7 +56,7 @@ class Limiter:
         """When a request of these amounts may go; `now` means at once, with `take`.
 
         Raises:
-            TooLargeError: never.
+            TooLargeError: it needs more than a whole minute of a budget.
         """
         self._forget(now)
         ready = max(now, self._paused_until)
