@@ -12,7 +12,6 @@ import click
 from batchctl.cli.options import FILE, option
 from batchctl.core.errors import InputError
 
-
 BATCH_SECONDS = 2400.0  # simulated; some real tenths of a second at the speed of --simulate
 
 

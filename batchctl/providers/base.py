@@ -124,6 +124,7 @@ class BatchCheck:
         outputs: references to result parts (file ids), empty where there are none.
         faults: why it failed, where `phase` is FAILED.
         queue_full: `phase` is FAILED only for lack of queue room (field report 64).
+        too_large: `phase` is FAILED because the batch has too many requests or bytes.
     """
 
     batch_id: str
@@ -139,6 +140,7 @@ class BatchCheck:
     input_file: str | None = None
     faults: tuple[BatchFault, ...] = ()
     queue_full: bool = False
+    too_large: bool = False
 
 
 class BatchProvider(Protocol):

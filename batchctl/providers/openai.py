@@ -172,6 +172,7 @@ class OpenAIProvider:
         if phase is Phase.FAILED and outputs:
             phase = Phase.ENDED  # it ran: what it answered is there to be collected
         faults = batch.faults() if phase is Phase.FAILED else ()
+        words = [f"{fault.code} {fault.message}" for fault in faults]
         return BatchCheck(
             batch_id=batch_id,
             phase=phase,
@@ -185,7 +186,8 @@ class OpenAIProvider:
             outputs=outputs if phase is Phase.ENDED else (),
             input_file=batch.input_file_id or None,
             faults=faults,
-            queue_full=any(OPENAI_MARKS.queue_full.search(f"{fault.code} {fault.message}") for fault in faults),
+            queue_full=any(map(OPENAI_MARKS.queue_full.search, words)),
+            too_large=any(map(OPENAI_MARKS.too_large.search, words)),
         )
 
     async def results(self, check: BatchCheck) -> AsyncIterator[bytes]:

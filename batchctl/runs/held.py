@@ -25,7 +25,6 @@ from batchctl.runs.settings import Settings
 from batchctl.state.rows import BatchRow, RunRow
 from batchctl.state.store import Store
 
-
 SIMULATED_KEY = "simulated"  # the simulator takes any key
 
 

@@ -6,8 +6,8 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
-from batchctl.core.errors import InputError
 from batchctl.core.model import ItemState, Outcome, RunState
 from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
@@ -95,10 +95,15 @@ class _RunSink:
         store, run_id = self.stored
         store.items.add(run_id, (_row(item) for item in items))
 
-    def close(self) -> None:
+    def sync(self) -> None:
         self.spool.sync()
-        self.spool.close()
         self.bad_lines.sync()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.spool.close()
         self.bad_lines.close()
 
 
@@ -180,10 +185,11 @@ def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]
         skip_bad=settings.skip_bad,
     )
     try:
-        cut = cutter.read(sources)
-        if cut.bad and not settings.skip_bad:
-            raise bad_input(cut.problems, str(cut.bad))
-        sink.close()
+        with sink:
+            cut = cutter.read(sources)
+            if cut.bad and not settings.skip_bad:
+                raise bad_input(cut.problems, str(cut.bad))
+            sink.sync()
         _accept(ctx, request, cut, open_store(), output, work)
     except BaseException:
         discard_plan(ctx, request.name, open_store if sink.stored else None)

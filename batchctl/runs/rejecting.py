@@ -6,12 +6,13 @@ from datetime import timedelta
 
 from batchctl.core.errors import SystemicError
 from batchctl.core.events import Level
-from batchctl.core.model import Answer, BatchState, ErrorKind, ItemError, Lane, Outcome
+from batchctl.core.model import Answer, ErrorKind, ItemError, Lane, Outcome
 from batchctl.core.retry import backoff
 from batchctl.providers.base import BatchCheck, BatchFault
 from batchctl.runs.held import HeldRun
 from batchctl.runs.lines import members
 from batchctl.runs.recording import Slice
+from batchctl.runs.splitting import halve
 from batchctl.runs.submitting import MAX_REFUSAL_PAUSE, REFUSAL_PAUSE
 from batchctl.state.rows import BatchRow
 
@@ -24,6 +25,12 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
     """
     if check.queue_full:
         _wait_for_room(run, batch, check)
+        return
+    if check.too_large and batch.requests > 1:
+        run.store.batches.back_to_waiting(
+            run.id, batch.number, not_before=None, refusals=batch.refusals, at=run.ctx.now()
+        )
+        halve(run, batch, check.faults[0].message)
         return
     guilty = _items_at_fault(run, batch, check.faults)
     with run.store.transaction(durable=True):

@@ -11,14 +11,14 @@ from batchctl.runs.recording import Slice
 from batchctl.state.rows import BatchRow
 
 
-def halve(run: HeldRun, batch: BatchRow, error: ProviderError) -> tuple[int, int]:
+def halve(run: HeldRun, batch: BatchRow, reason: str) -> tuple[int, int]:
     """Replace a refused batch by two of half its requests (field report 34)."""
     seqs = [member.seq for member in members(run, batch)]
     first, second = run.store.batches.split(run.id, batch.number, seqs[len(seqs) // 2], at=run.ctx.now())
     run.emit(
         "batch.halved",
         f"batch {batch.number} was refused as too large ({batch.requests:,} requests, {batch.size:,} bytes sent: "
-        f"{error.message}); halved into batches {first} and {second}",
+        f"{reason}); halved into batches {first} and {second}",
         batch=batch.number,
         level=Level.WARNING,
         data={"requests": batch.requests, "bytes": batch.size, "into": [first, second]},

@@ -128,9 +128,7 @@ def _untouched(old: dict[str, Any], path: Path) -> bool:
         stat = path.stat()
     except OSError:
         return False
-    return bool(
-        old["path"] == str(path) and old["bytes"] == stat.st_size and old["modified_ns"] == stat.st_mtime_ns
-    )
+    return bool(old["path"] == str(path) and old["bytes"] == stat.st_size and old["modified_ns"] == stat.st_mtime_ns)
 
 
 def _reopen(run: HeldRun, settings: Settings) -> None:

@@ -123,7 +123,7 @@ async def _refused(run: HeldRun, batch: BatchRow, error: ProviderError) -> bool:
         return False
     if error.fault is Fault.TOO_LARGE:
         if batch.requests > 1:
-            halve(run, batch, error)
+            halve(run, batch, error.message)
         else:
             refuse_single(run, batch, error)
         return True

@@ -189,9 +189,9 @@ class Batches:
         return CODE[faults.for_item(item)]
 
     def _text(self, batch: Batch, place: int) -> str:
-        with self._services.blobs.open(batch.blob) as source:
-            source.seek(batch.items.starts[place])
-            line = source.read(batch.items.lengths[place])
+        start = batch.items.starts[place]
+        with self._services.blobs.view(batch.blob) as source:
+            line = source[start : start + batch.items.lengths[place]]
         request = decode(line)
         # Every string of the body, so that a rule may look for any text, unescaped.
         return "\n".join(_strings(request["params" if batch.api == ANTHROPIC else "body"]))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-import os
+import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -71,14 +73,22 @@ class BlobStore:
         """Open for reading; iteration splits at newlines only."""
         return (self.folder / name).open("rb") if self.folder else io.BytesIO(self.memory[name])
 
+    @contextmanager
+    def view(self, name: str) -> Iterator[bytes | mmap.mmap]:
+        """Give random access without a system call for each read."""
+        if not self.folder:
+            yield self.memory[name]
+            return
+        with (self.folder / name).open("rb") as source:
+            # An empty file cannot be mapped.
+            if self.size(name) == 0:
+                yield b""
+                return
+            with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+                yield mapped
+
     def delete(self, name: str) -> None:
         """Forget the bytes; an absent name is fine."""
         self.memory.pop(name, None)
         if self.folder:
             (self.folder / name).unlink(missing_ok=True)
-
-
-def read_span(source: IO[bytes], start: int, length: int) -> bytes:
-    """Read one span of an open blob."""
-    source.seek(start, os.SEEK_SET)
-    return source.read(length)

@@ -67,6 +67,12 @@ _KEYS: dict[str, set[str]] = {
     "files": _WHICH
     | {"not_found_creates", "pending_retrieves", "no_status", "ignore_expiry", "list_lag_calls", "list_lag_seconds"},
 }
+_NUMBERS = {
+    *("every", "from_nth", "rate", "times", "from", "to", "after_bytes", "seconds", "bytes", "delay", "probability"),
+    *("first_n_attempts", "min_requests", "expire", "expire_after", "duration", "retrieve_404_calls", "list_lag_calls"),
+    *("retrieve_404_seconds", "list_lag_seconds", "not_found_creates", "pending_retrieves", "duplicate", "drop"),
+    *("unknown", "no_id", "junk", "blank"),
+}
 _ACTIONS = ("drop", "status", "error", "html", "hang", "slow", "truncate", "lines")
 
 
@@ -178,17 +184,27 @@ def check_faults(source: dict[str, Any]) -> None:
     if unknown := set(source) - set(_KEYS):
         raise ValueError(f"unknown fault section {', '.join(sorted(unknown))}; known: {', '.join(_KEYS)}")
     for section, keys in _KEYS.items():
-        for place, rule in enumerate(source.get(section, [])):
+        given = source.get(section, [])
+        if not isinstance(given, list):
+            raise ValueError(f"faults.{section}: expected a list of rules")  # noqa: TRY004
+        for place, rule in enumerate(given):
             where = f"faults.{section}[{place}]"
+            if not isinstance(rule, dict):
+                raise ValueError(f"{where}: expected an object")  # noqa: TRY004
             if unknown := set(rule) - keys:
                 raise ValueError(f"{where}: unknown {', '.join(sorted(unknown))}; known: {', '.join(sorted(keys))}")
             _check_rule(section, rule, where)
 
 
 def _check_rule(section: str, rule: Rule, where: str) -> None:
+    for name in _NUMBERS & set(rule):
+        if isinstance(rule[name], bool) or not isinstance(rule[name], int | float):
+            raise ValueError(f"{where}: `{name}` must be a number")
     if section == "calls":
         if "endpoint" not in rule or rule.get("action") not in _ACTIONS:
             raise ValueError(f"{where}: needs `endpoint` and an `action` of {', '.join(_ACTIONS)}")
+        if rule["action"] == "status" and not isinstance(rule.get("status"), int):
+            raise ValueError(f"{where}: `status` must be a number")
         if rule["action"] == "error" and rule.get("name") not in ERROR_NAMES:
             raise ValueError(f"{where}: `name` must be one of {', '.join(ERROR_NAMES)}")
         if rule.get("when", "before") not in ("before", "after"):

@@ -8,7 +8,6 @@ from typing import Any
 
 from batchctl.simulator.anthropic_shapes import check_params, write_message
 from batchctl.simulator.batch import Batch
-from batchctl.simulator.blobs import read_span
 from batchctl.simulator.codec import decode, encode, short_hash
 from batchctl.simulator.errors import ANTHROPIC, ApiError
 from batchctl.simulator.files import has_errors, has_output, result_file_id
@@ -47,11 +46,12 @@ class Renderer:
     async def _write(self, batch: Batch, names: dict[str, str]) -> None:
         blobs = self._services.blobs
         sinks = {kind: blobs.writer(name) for kind, name in names.items()}
-        with blobs.open(batch.blob) as source:
+        with blobs.view(batch.blob) as source:
             for rank, place in enumerate(batch.order()):
                 kind = KINDS[batch.plan[place]] if rank < batch.done else batch.ending
                 if kind != "missing":
-                    line = read_span(source, batch.items.starts[place], batch.items.lengths[place])
+                    start = batch.items.starts[place]
+                    line = source[start : start + batch.items.lengths[place]]
                     target, result = self._result(batch, decode(line), kind)
                     if target:
                         sinks[target].write(_line(result))

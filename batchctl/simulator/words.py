@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _WORD = re.compile(r"[a-z0-9']+")
 _ENDINGS = (
@@ -125,6 +126,7 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
+@lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
     """Cut one common ending, so that forms of a word meet."""
     for ending in _ENDINGS:

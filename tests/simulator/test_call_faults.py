@@ -166,9 +166,13 @@ async def test_rules_can_be_replaced_and_are_checked(bench: Bench) -> None:
         rules({"endpoint": "x", "action": "explode"}),
         rules({"endpoint": "x", "action": "drop", "wen": "after"}),
         {"items": [{"kind": "odd"}]},
+        {"items": {"kind": "ok"}},
+        {"batches": ["stuck"]},
+        rules({"endpoint": "x", "action": "status"}),
+        rules({"endpoint": "x", "action": "drop", "times": "two"}),
     ]
     for bad in refused:
-        with pytest.raises(ValueError, match=r"unknown|needs|must be"):
+        with pytest.raises(ValueError, match=r"unknown|needs|must be|expected"):
             bench.sim.set_faults(bad)
 
 
