@@ -199,7 +199,7 @@ def check_faults(source: dict[str, Any]) -> None:
 def _check_rule(section: str, rule: Rule, where: str) -> None:
     for name in _NUMBERS & set(rule):
         if isinstance(rule[name], bool) or not isinstance(rule[name], int | float):
-            raise ValueError(f"{where}: `{name}` must be a number")
+            raise ValueError(f"{where}: `{name}` must be a number")  # noqa: TRY004
     if section == "calls":
         if "endpoint" not in rule or rule.get("action") not in _ACTIONS:
             raise ValueError(f"{where}: needs `endpoint` and an `action` of {', '.join(_ACTIONS)}")
