@@ -96,7 +96,7 @@ class Batch:
 
     def deadline(self) -> float:
         """Give the moment at which unfinished work is given up; never for a stuck batch."""
-        if self.effects.get("stuck"):
+        if self.effects.get("stuck") or self.effects.get("ignore_deadline"):
             return inf
         if "expire" in self.effects:
             return self.created_at + float(self.effects.get("expire_after", self.expires_at - self.created_at))
@@ -106,6 +106,8 @@ class Batch:
         """Count the items worked on by now."""
         if self.phase == ENDED:
             return self.done
+        if self.phase == CANCELING and self.effects.get("cancel_finishes") and now >= self.cancel_until:
+            return len(self.items)
         at = min(now, self.stopped_at) if self.stopped_at is not None else now
         if "expire" in self.effects:
             span, most = self.deadline() - self.start_at, float(self.effects["expire"])

@@ -130,7 +130,8 @@ class Batches:
         batch.phase = CANCELING
         batch.cancel_at = batch.stopped_at = at
         if until is None:
-            until = inf if batch.effects.get("cancel_never_ends") else at + self._services.config.cancel_seconds
+            lasts = batch.effects.get("cancel_seconds", self._services.config.cancel_seconds)
+            until = inf if batch.effects.get("cancel_never_ends") else at + lasts
         batch.cancel_until = until
         self._next_change = min(self._next_change, until)
         kept = None if until == inf else until

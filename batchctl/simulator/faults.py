@@ -27,11 +27,12 @@ examples.
 
 `batches`: what becomes of whole batches, matched when they are created.
   Which: any of `api`, `nth` (over the batches of that api), `every`, `rate`, `times`, `min_requests`.
-  What: any of `stuck` (true, or the fraction done), `cancel_never_ends`, `expire` (fraction done) with `expire_after`
-  (virtual seconds, default 24 h), `duration`, `status` (an unknown word while it runs), `fail` (a code, or a list of
-  `{code, line, message, param}`; OpenAI), `error_file_id` (`""` or `"missing"`), `output_file_id` (`"null"` or `""`),
-  `counts` (`null`, or `all_completed`), `results_host` (an address such as `http://127.0.0.1:9`),
-  `retrieve_404_calls`, `retrieve_404_seconds`, `list_lag_calls`, `list_lag_seconds`.
+  What: any of `stuck` (true, or the fraction done), `ignore_deadline` (runs on past its own `expires_at`),
+  `cancel_never_ends`, `cancel_seconds`, `cancel_finishes` (a cancel stops nothing: every item is answered),
+  `expire` (fraction done) with `expire_after` (virtual seconds, default 24 h), `duration`, `status` (an unknown word
+  while it runs), `fail` (a code, or a list of `{code, line, message, param}`; OpenAI), `error_file_id` (`""` or
+  `"missing"`), `output_file_id` (`"null"` or `""`), `counts` (`null`, or `all_completed`), `results_host` (an address
+  such as `http://127.0.0.1:9`), `retrieve_404_calls`, `retrieve_404_seconds`, `list_lag_calls`, `list_lag_seconds`.
 
 `files`: what becomes of uploads. Which: as for batches, without `api`.
   What: any of `not_found_creates` (so many creates answer 400), `pending_retrieves` (status `pending` so often),
@@ -61,6 +62,7 @@ _KEYS: dict[str, set[str]] = {
     | {"unknown", "no_id", "junk", "blank", "crlf", "line_separators", "no_content_type"},
     "items": {"probability", "custom_id", "prompt_contains", "first_n_attempts", "api", "lane", "times", "kind"},
     "batches": _WHICH
+    | {"ignore_deadline", "cancel_seconds", "cancel_finishes"}
     | {"api", "min_requests", "stuck", "cancel_never_ends", "expire", "expire_after", "duration", "status", "fail"}
     | {"error_file_id", "output_file_id", "counts", "results_host", "retrieve_404_calls", "retrieve_404_seconds"}
     | {"list_lag_calls", "list_lag_seconds"},
@@ -71,7 +73,7 @@ _NUMBERS = {
     *("every", "from_nth", "rate", "times", "from", "to", "after_bytes", "seconds", "bytes", "delay", "probability"),
     *("first_n_attempts", "min_requests", "expire", "expire_after", "duration", "retrieve_404_calls", "list_lag_calls"),
     *("retrieve_404_seconds", "list_lag_seconds", "not_found_creates", "pending_retrieves", "duplicate", "drop"),
-    *("unknown", "no_id", "junk", "blank"),
+    *("unknown", "no_id", "junk", "blank", "cancel_seconds"),
 }
 _ACTIONS = ("drop", "status", "error", "html", "hang", "slow", "truncate", "lines")
 

@@ -114,6 +114,24 @@ async def test_stuck_and_endless_cancel(bench_of: Start) -> None:
     assert (counts.succeeded, counts.canceled) == (1, 1)
 
 
+async def test_late_answers(bench_of: Start) -> None:
+    """A batch may finish after its own deadline, and a cancel may take long and stop nothing."""
+    late = {"ignore_deadline": True, "duration": 100_000}
+    bench = bench_of(
+        faults={"batches": [{"nth": 1} | late, {"nth": 2, "cancel_finishes": True, "cancel_seconds": 500}]}
+    )
+    slow = await bench.create_anthropic(["a", "b"])
+    canceled = await bench.create_anthropic(["c", "d"])
+    await bench.anthropic.messages.batches.cancel(canceled.id)
+    bench.sim.advance(499)
+    assert (await bench.anthropic.messages.batches.retrieve(canceled.id)).processing_status == "canceling"
+    bench.sim.advance(90_000)
+    assert (await bench.anthropic.messages.batches.retrieve(canceled.id)).request_counts.succeeded == 2
+    assert (await bench.anthropic.messages.batches.retrieve(slow.id)).processing_status == "in_progress"
+    bench.sim.advance(10_000)
+    assert (await bench.anthropic.messages.batches.retrieve(slow.id)).request_counts.succeeded == 2
+
+
 async def test_expiry_of_a_whole_batch(bench_of: Start) -> None:
     """A batch expires early with the asked share done, and what is left may be sent again."""
     bench = bench_of(faults={"batches": [{"api": "openai", "nth": 1, "expire": 0.1, "expire_after": 600}]})
