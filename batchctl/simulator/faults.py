@@ -34,7 +34,7 @@ examples.
   `"missing"`), `output_file_id` (`"null"` or `""`), `counts` (`null`, or `all_completed`), `results_host` (an address
   such as `http://127.0.0.1:9`), `retrieve_404_calls`, `retrieve_404_seconds`, `list_lag_calls`, `list_lag_seconds`.
 
-`files`: what becomes of uploads. Which: as for batches, without `api`.
+`files`: what becomes of uploads. Which: any of `nth`, `every`, `from_nth`, `rate`, `times`.
   What: any of `not_found_creates` (so many creates answer 400), `pending_retrieves` (status `pending` so often),
   `no_status`, `ignore_expiry`, `list_lag_calls`, `list_lag_seconds`.
 """

@@ -9,8 +9,6 @@ _WORD = re.compile(r"[a-z0-9']+")
 _ENDINGS = (
     "ations",
     "ation",
-    "ments",
-    "ment",
     "ings",
     "ing",
     "ies",
