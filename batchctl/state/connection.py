@@ -1,0 +1,276 @@
+"""One SQLite connection: how it is opened, its transactions, and the driver's errors in our words."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from batchctl.core.errors import BatchctlError, InputError, StateError, StorageError
+from batchctl.state.schema import APPLICATION_ID, MIGRATION_NAMES, MIGRATION_SET
+
+BUSY_MS = 5000
+CACHE_KIB = 16_000
+
+Row = tuple[Any, ...]
+
+
+def translate(path: Path, error: sqlite3.Error) -> BatchctlError:
+    """The driver's error as one of ours; the file itself is never touched."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StateError(
+            f"{path}: another program held the state file for more than {BUSY_MS // 1000} s",
+            hint="wait for it to finish, then give the same command again",
+        )
+    if code == sqlite3.SQLITE_FULL:
+        return StorageError(f"{path}: the disk is full", hint="free some space, then give the same command again")
+    if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+        return StateError(
+            f"{path}: the file system refused the state file: {error}",
+            hint="check its permissions; keep it on a local disk (--state FILE), not on a network share",
+        )
+    return StateError(
+        f"{path}: the state file cannot be read: {error}",
+        hint="`batchctl doctor` examines it; the file was left as it is",
+    )
+
+
+class Database:
+    """A connection with explicit transactions. Use it from the thread that opened it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, *, wal: bool) -> None:
+        self.path = path
+        self.connection = connection
+        self._wal = wal
+        self._depth = 0
+        self._durable = False
+
+    def rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
+        """All rows of a query."""
+        try:
+            return self.connection.execute(sql, params).fetchall()
+        except sqlite3.Error as error:
+            raise translate(self.path, error) from error
+
+    def row(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
+        """The first row of a query, if there is one."""
+        try:
+            row: Row | None = self.connection.execute(sql, params).fetchone()
+        except sqlite3.Error as error:
+            raise translate(self.path, error) from error
+        return row
+
+    def change(self, sql: str, params: Sequence[Any] = ()) -> int:
+        """Run one changing statement and return the number of rows it changed."""
+        try:
+            return self.connection.execute(sql, params).rowcount
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            raise translate(self.path, error) from error
+
+    def change_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Run one changing statement for each row and return the number of rows changed in all."""
+        try:
+            return max(self.connection.executemany(sql, rows).rowcount, 0)
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            raise translate(self.path, error) from error
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False) -> Iterator[None]:
+        """Begin an immediate transaction, or join the one that is open (all of the inner one or nothing of it).
+
+        Args:
+            durable: the commit is on disk before this returns; for intents and ids. Rows that can be derived
+                again (from the input, the provider, the result files) do without.
+
+        Raises:
+            RuntimeError: a durable transaction inside one that is not.
+        """
+        if self._depth:
+            if durable and not self._durable:
+                raise RuntimeError("a durable transaction cannot join one that is not")
+            with self._joined():
+                yield
+            return
+        self._begin(durable=durable)
+        try:
+            yield
+            self._run("COMMIT")
+        finally:
+            self._end()
+
+    @contextmanager
+    def _joined(self) -> Iterator[None]:
+        """A savepoint, so that a caller who catches an error does not commit half of what raised it."""
+        name = f"depth_{self._depth}"
+        self._run(f"SAVEPOINT {name}")
+        self._depth += 1
+        try:
+            yield
+        except BaseException:
+            if self.connection.in_transaction:
+                self._run(f"ROLLBACK TO {name}")
+            raise
+        finally:
+            self._depth -= 1
+        self._run(f"RELEASE {name}")
+
+    def _begin(self, *, durable: bool) -> None:
+        if self._wal and durable:
+            self._run("PRAGMA synchronous = FULL")
+        try:
+            self._run("BEGIN IMMEDIATE")
+        except BaseException:
+            self._relax()
+            raise
+        self._depth = 1
+        self._durable = durable
+
+    def _end(self) -> None:
+        self._depth = 0
+        if self.connection.in_transaction:
+            self._run("ROLLBACK")
+        self._relax()
+
+    def _relax(self) -> None:
+        if self._wal:
+            self._run("PRAGMA synchronous = NORMAL")
+
+    def _run(self, sql: str) -> None:
+        try:
+            self.connection.execute(sql)
+        except sqlite3.Error as error:
+            raise translate(self.path, error) from error
+
+
+def set_journal(connection: sqlite3.Connection) -> bool:
+    """Switch to WAL; where the file system refuses it, to a truncated journal with full sync (field reports 179, 180).
+
+    Returns:
+        Whether WAL is on.
+    """
+    try:
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_IOERR:
+            raise
+        mode = "refused"
+    if mode == "wal":
+        connection.execute("PRAGMA synchronous = NORMAL")
+        return True
+    connection.execute("PRAGMA journal_mode = TRUNCATE")
+    connection.execute("PRAGMA synchronous = FULL")
+    return False
+
+
+def open_writable(path: Path) -> Database:
+    """Open a state file to write, creating it (0600) or migrating it where needed."""
+    _create(path)
+    connection = _connect(path, "rw")
+    try:
+        _settle(path, connection)  # nothing is written into a file that is not ours
+        database = Database(path, connection, wal=set_journal(connection))
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        with database.transaction(durable=True):
+            if not _settle(path, connection):
+                from batchctl.state.migrations import migrate
+
+                migrate(connection)
+    except sqlite3.Error as error:
+        connection.close()
+        raise translate(path, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    return database
+
+
+def open_readonly(path: Path) -> Database:
+    """Open an existing state file to read; nothing is created, migrated or imported."""
+    missing = InputError(
+        f"no state file at {path}",
+        hint="`batchctl submit` or `batchctl run` starts one; --state FILE names another",
+    )
+    if not path.exists():
+        raise missing
+    connection = _connect(path, "ro")
+    try:
+        current = _settle(path, connection)
+        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+    except sqlite3.Error as error:
+        connection.close()
+        raise translate(path, error) from error
+    except BaseException:
+        connection.close()
+        raise
+    if current:
+        return Database(path, connection, wal=False)
+    connection.close()
+    if empty:
+        raise missing
+    raise StateError(f"{path}: written by an older version of batchctl", hint="`batchctl poll` brings it up to date")
+
+
+def _create(path: Path) -> None:
+    """Create an empty 0600 file and make its name durable, so that a paid id is never in a file nobody finds."""
+    try:
+        if not path.parent.exists():
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+    except FileExistsError:
+        if path.parent.is_dir():
+            return
+        raise StateError(f"{path.parent}: not a folder", hint="--state FILE names another place") from None
+    except OSError as error:
+        raise StateError(
+            f"{path}: the state file cannot be created: {error.strerror}", hint="--state FILE names another place"
+        ) from error
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    try:
+        return sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, isolation_level=None, timeout=BUSY_MS / 1000
+        )
+    except sqlite3.Error as error:
+        raise translate(path, error) from error
+
+
+def _settle(path: Path, connection: sqlite3.Connection) -> bool:
+    """Whether the file has this version's schema.
+
+    Raises:
+        StateError: it is another program's database, or newer than this version.
+    """
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if not tables:
+        return False
+    if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
+        raise StateError(f"{path}: a SQLite database, but not one of batchctl", hint="--state FILE names another place")
+    applied = {
+        name
+        for (name,) in connection.execute(
+            "SELECT name FROM _sqlite_migrations WHERE migration_set = ?", (MIGRATION_SET,)
+        )
+    }
+    newer = sorted(applied - set(MIGRATION_NAMES))
+    if newer:
+        raise StateError(
+            f"{path}: written by a newer version of batchctl (it has {newer[-1]})",
+            hint="install the newer version; this one changes nothing in the file",
+        )
+    return applied == set(MIGRATION_NAMES)
