@@ -41,8 +41,9 @@ class Items:
         """
         with self._db.transaction():
             self._db.change_many(
-                "INSERT INTO items (run_id, seq, id, line, source, offset, length, tokens, batch, state,"  # noqa: S608
-                f" outcome, out_offset, out_length) VALUES ({int(run_id)}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # a literal: no tuple is made anew
+                # The run's id is a literal, so that no tuple is made anew.
+                "INSERT INTO items (run_id, seq, id, line, source, offset, length, tokens, batch, state, outcome,"  # noqa: S608
+                f" out_offset, out_length) VALUES ({int(run_id)}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
 

@@ -110,7 +110,7 @@ class Runs:
     def open(self) -> list[RunRow]:
         """Every run a poll must look at: open, stopped, or canceled with batches that may still be answered."""
         return self._where(
-            "state IN ('open', 'stopped') OR (state = 'canceled' AND EXISTS (SELECT 1 FROM batches"
+            "state IN ('open', 'stopped') OR (state = 'canceled' AND EXISTS (SELECT 1 FROM batches"  # noqa: S608
             f" WHERE run_id = runs.id AND state IN ({quoted(LIVE_BATCHES)})))"
         )
 
