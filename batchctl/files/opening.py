@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 BUFFER = 1 << 20
-ZSTD_CHUNK = 2048  # compressed bytes a step; a block of 4 bytes can grow to 128 KiB, so a step makes 64 MiB at most
+ZSTD_CHUNK = 512  # compressed bytes a step; a block of 4 bytes can grow to 128 KiB, so a step makes 16 MiB at most
 
 MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x1f\x8b", "gzip"),

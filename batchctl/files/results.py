@@ -15,7 +15,10 @@ _BREAKS = (
     (b"\xe2", b"\xe2\x80\xa9", rb"\u2029"),
     (b"\xc2", b"\xc2\x85", rb"\u0085"),
 )
-"""Characters some readers take for the end of a line (field report 111), each behind its first byte: one byte is found seven times faster."""
+"""Characters some readers take for the end of a line (field report 111).
+
+Each stands behind its first byte: one byte is found seven times faster than three.
+"""
 
 
 class _Usage(msgspec.Struct, gc=False):
