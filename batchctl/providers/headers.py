@@ -12,7 +12,14 @@ from batchctl.providers.base import RateHeaders
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)")
 _SECONDS = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
+_DIGITS = 18  # of a count that is one
 _UNIX_TIME = 1e9  # a number of this size is a point in time, not a wait
+
+
+_TOKENS, _INPUT_TOKENS = (
+    tuple(f"anthropic-ratelimit-{kind}-{part}" for part in ("limit", "remaining", "reset"))
+    for kind in ("tokens", "input-tokens")
+)
 
 
 def server_time(headers: Mapping[str, str]) -> datetime | None:
@@ -35,17 +42,17 @@ def retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
 
 def anthropic_rates(headers: Mapping[str, str], now: float) -> RateHeaders:
     """Anthropic's limits; `tokens` are its input tokens where it tells them apart. `now` is in Unix seconds."""
-    get, start = headers.get, "anthropic-ratelimit-"
-    tokens = "input-tokens" if get("anthropic-ratelimit-input-tokens-limit") else "tokens"
+    get = headers.get
+    limit, remaining, reset = _INPUT_TOKENS if get(_INPUT_TOKENS[0]) else _TOKENS
     return RateHeaders(
-        _count(get(start + "requests-limit")),
-        _count(get(start + "requests-remaining")),
-        until_reset(get(start + "requests-reset"), now),
-        _count(get(f"{start}{tokens}-limit")),
-        _count(get(f"{start}{tokens}-remaining")),
-        until_reset(get(f"{start}{tokens}-reset"), now),
-        _count(get(start + "output-tokens-limit")),
-        _count(get(start + "output-tokens-remaining")),
+        _count(get("anthropic-ratelimit-requests-limit")),
+        _count(get("anthropic-ratelimit-requests-remaining")),
+        until_reset(get("anthropic-ratelimit-requests-reset"), now),
+        _count(get(limit)),
+        _count(get(remaining)),
+        until_reset(get(reset), now),
+        _count(get("anthropic-ratelimit-output-tokens-limit")),
+        _count(get("anthropic-ratelimit-output-tokens-remaining")),
     )
 
 
@@ -66,15 +73,15 @@ def until_reset(text: str | None, now: float) -> float | None:
     """Seconds until a reset: from a duration ("6m0s"), seconds, a Unix time or an RFC 3339 time."""
     if not text:
         return None
-    number = _number(text)
-    if number is not None:
-        return number if number < _UNIX_TIME else max(0.0, number - now)
     if "T" in text:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
             return None
         return max(0.0, (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now)
+    number = _number(text)
+    if number is not None:
+        return number if number < _UNIX_TIME else max(0.0, number - now)
     parts = _DURATION.findall(text)
     if not parts or "".join(amount + unit for amount, unit in parts) != text:
         return None
@@ -90,6 +97,10 @@ def _number(text: str | None) -> float | None:
 
 
 def _count(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if text.isdecimal() and len(text) <= _DIGITS:
+        return int(text)
     number = _number(text)
     return None if number is None else int(number)
 

@@ -5,10 +5,10 @@ The SDKs' own clients reach a fifth of this rate, and build objects out of answe
 
 from __future__ import annotations
 
-import asyncio
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -44,9 +44,21 @@ def proxy_of(base_url: str) -> dict[str, Any]:
     return arguments
 
 
-def _is_sent(name: str, value: object) -> bool:
-    """Whether a header of the SDK's client goes along: not the marks for "leave out", nor its counting of platforms."""
-    return isinstance(value, str) and not name.lower().startswith("x-stainless-")
+@lru_cache(maxsize=8)
+def _deadline(total: float) -> aiohttp.ClientTimeout:
+    """All the time a call may take, its connection and the last byte of its body included."""
+    import aiohttp
+
+    return aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_TIMEOUT)
+
+
+def _sent(headers: Mapping[str, object]) -> dict[str, str]:
+    """The client's headers that go along: not its marks for "leave out", nor the SDK's telemetry."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if isinstance(value, str) and not name.lower().startswith("x-stainless-")
+    }
 
 
 class Wire:
@@ -88,10 +100,13 @@ class Wire:
         """
         session = self._session or self._open()
         try:
-            async with (
-                asyncio.timeout(timeout),
-                session.post(self._base_url + endpoint, data=body, allow_redirects=False, **self._proxy) as response,
-            ):
+            async with session.post(
+                self._base_url + endpoint,
+                data=body,
+                timeout=_deadline(timeout),
+                allow_redirects=False,
+                **self._proxy,
+            ) as response:
                 raw = await response.read()
         except Exception as error:
             read = self._errors.of_exception(error, Call.SYNC)
@@ -115,9 +130,7 @@ class Wire:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=trusted()),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-            headers={name: value for name, value in headers.items() if _is_sent(name, value)}
-            | {"Content-Type": "application/json"},
+            headers={**_sent(headers), "Content-Type": "application/json"},
         )
         return self._session
 

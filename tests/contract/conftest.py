@@ -114,6 +114,9 @@ def harmless(error: ProviderError) -> ProviderError:
     return error
 
 
+only_anthropic = pytest.mark.parametrize("name", ["anthropic"], indirect=True)
+only_openai = pytest.mark.parametrize("name", ["openai"], indirect=True)
+
 MakeBench = Callable[..., Bench]
 
 

@@ -13,7 +13,7 @@ from batchctl.core.model import ErrorKind, Outcome
 from batchctl.providers import registry
 from batchctl.providers.base import Phase
 from batchctl.simulator import answer
-from tests.contract.conftest import SENDS, Bench, MakeBench, harmless
+from tests.contract.conftest import SENDS, Bench, MakeBench, harmless, only_anthropic, only_openai
 
 PROMPTS = [f"text number {number}" for number in range(8)]
 
@@ -209,10 +209,9 @@ async def test_refused_credentials_stop_at_once(make_bench: MakeBench, key: str,
     assert bench.sim.ledger() == []
 
 
-async def test_no_results_address_elsewhere_is_followed(make_bench: MakeBench, name: str) -> None:
+@only_anthropic
+async def test_no_results_address_elsewhere_is_followed(make_bench: MakeBench) -> None:
     """The key goes nowhere but to the base URL's host."""
-    if name != "anthropic":
-        pytest.skip("only Anthropic names an address")
     bench = make_bench(faults={"batches": [{"results_host": "http://127.0.0.1:9"}]})
     created = await bench.submit(bench.submission(PROMPTS))
     check = await bench.ended(created.batch_id)
@@ -221,10 +220,9 @@ async def test_no_results_address_elsewhere_is_followed(make_bench: MakeBench, n
     assert bench.calls("anthropic.batches.results") == 0
 
 
-async def test_archived_results_are_an_error_and_not_an_empty_batch(make_bench: MakeBench, name: str) -> None:
+@only_anthropic
+async def test_archived_results_are_an_error_and_not_an_empty_batch(make_bench: MakeBench) -> None:
     """After 29 days the answers are gone; that must not look like a batch that answered nothing."""
-    if name != "anthropic":
-        pytest.skip("OpenAI keeps files by their own expiry")
     bench = make_bench()
     created = await bench.submit(bench.submission(PROMPTS))
     bench.sim.advance(30 * 86_400)
@@ -234,11 +232,10 @@ async def test_archived_results_are_an_error_and_not_an_empty_batch(make_bench: 
     assert caught.value.fault is Fault.NOT_FOUND
 
 
+@only_openai
 @pytest.mark.parametrize("odd", ["", "missing"])
-async def test_an_empty_file_id_means_no_file(make_bench: MakeBench, name: str, odd: str) -> None:
+async def test_an_empty_file_id_means_no_file(make_bench: MakeBench, odd: str) -> None:
     """Empty, missing and null ids of files all mean absent (field report 94)."""
-    if name != "openai":
-        pytest.skip("Anthropic has no files")
     bench = make_bench(faults={"batches": [{"error_file_id": odd}]})
     created = await bench.submit(bench.submission(PROMPTS))
     check = await bench.ended(created.batch_id)
@@ -246,6 +243,7 @@ async def test_an_empty_file_id_means_no_file(make_bench: MakeBench, name: str, 
     assert len(await bench.lines(check)) == len(PROMPTS)
 
 
+@only_openai
 @pytest.mark.parametrize(
     ("fail", "queue_full", "lines"),
     [
@@ -258,11 +256,9 @@ async def test_an_empty_file_id_means_no_file(make_bench: MakeBench, name: str, 
     ],
 )
 async def test_a_batch_refused_after_create(
-    make_bench: MakeBench, name: str, fail: Any, queue_full: bool, lines: list[int | None]
+    make_bench: MakeBench, fail: Any, queue_full: bool, lines: list[int | None]
 ) -> None:
     """A batch that turns `failed` tells its reasons by line, and if it was only the queue (field reports 37, 64)."""
-    if name != "openai":
-        pytest.skip("Anthropic has no failed state")
     bench = make_bench(faults={"batches": [{"fail": fail}]})
     created = await bench.submit(bench.submission(PROMPTS))
     bench.sim.advance(5)
@@ -299,3 +295,17 @@ async def test_sends_count_in_the_right_place(bench: Bench) -> None:
     assert bench.calls(SENDS[bench.name]) == 1
     assert len(bench.sim.ledger()) == len(PROMPTS)
     assert json.dumps(bench.sim.violations()) == "[]"
+
+
+async def test_address_and_key_from_the_sdks_own_variables(
+    bench: Bench, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without arguments both lanes go where the SDK's variables say."""
+    base_url = {"anthropic": bench.sim.anthropic_base_url, "openai": bench.sim.openai_base_url}[name]
+    monkeypatch.setenv(f"{name.upper()}_BASE_URL", base_url)
+    monkeypatch.setenv(f"{name.upper()}_API_KEY", "sk-of-the-environment")
+    adapter: Any = registry.batch_provider(name)
+    async with contextlib.aclosing(adapter):
+        await adapter.submit(bench.submission(PROMPTS), bench.uploads.append)
+        await adapter.complete("i0", bench.form.default_endpoint, bench.body("hello"), timeout=10)
+    assert len(bench.sim.ledger()) == len(PROMPTS) + 1

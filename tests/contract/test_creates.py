@@ -11,7 +11,7 @@ import pytest
 from batchctl.core.errors import Fault, ProviderError
 from batchctl.providers import registry
 from batchctl.providers.base import Absent, Found, Unknown
-from tests.contract.conftest import KEY, Bench, MakeBench, harmless
+from tests.contract.conftest import KEY, Bench, MakeBench, harmless, only_anthropic, only_openai
 
 PROMPTS = [f"text number {number}" for number in range(5)]
 
@@ -31,7 +31,6 @@ FAILURES: list[tuple[dict[str, Any], Fault]] = [
     ({"action": "status", "status": 404, "body": "not found"}, Fault.SYSTEMIC),
     ({"action": "status", "status": 400}, Fault.PERMANENT),
     ({"action": "status", "status": 402}, Fault.SYSTEMIC),
-    ({"action": "error", "name": "queue_full"}, Fault.QUEUE_FULL),
     ({"action": "error", "name": "low_credit"}, Fault.SYSTEMIC),
     ({"action": "error", "name": "insufficient_quota"}, Fault.SYSTEMIC),
     ({"action": "error", "name": "spend_limit"}, Fault.SYSTEMIC),
@@ -46,8 +45,6 @@ def _id(value: object) -> str:
 async def test_a_failed_create_is_sent_once_and_classified(bench: Bench, action: dict[str, Any], fault: Fault) -> None:
     """Exactly one create reaches the provider whatever happens to it (field reports 56 and 144)."""
     bench.fault("*.batches.create", **action)
-    if bench.name == "openai" and action.get("name") == "queue_full":
-        pytest.skip("OpenAI says so after the create")
     error = await bench.refused(bench.submission(PROMPTS))
     assert error.fault is fault
     assert bench.calls("*.batches.create") == 1
@@ -56,11 +53,10 @@ async def test_a_failed_create_is_sent_once_and_classified(bench: Bench, action:
     assert not accepted or error.fault is Fault.AMBIGUOUS
 
 
+@only_openai
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_lost_upload_is_never_a_create(make_bench: MakeBench, name: str, when: str) -> None:
+async def test_a_lost_upload_is_never_a_create(make_bench: MakeBench, when: str) -> None:
     """An upload whose answer is lost may have arrived; no create follows it, and the list tells (field report 53)."""
-    if name != "openai":
-        pytest.skip("Anthropic has no upload")
     bench = make_bench()
     bench.fault("openai.files.upload", action="drop", when=when)
     submission = bench.submission(PROMPTS)
@@ -71,21 +67,19 @@ async def test_a_lost_upload_is_never_a_create(make_bench: MakeBench, name: str,
     assert (found.file_id is not None) == (when == "after")
 
 
+@only_openai
 @pytest.mark.parametrize("named", ["storage_quota", "file_count_quota"])
 async def test_a_full_file_storage_is_recognized(make_bench: MakeBench, name: str, named: str) -> None:
     """No room for files is its own fault (field reports 60 and 61)."""
-    if name != "openai":
-        pytest.skip("Anthropic has no files")
     bench = make_bench()
     bench.fault("openai.files.upload", action="error", name=named)
     error = await bench.refused(bench.submission(PROMPTS))
     assert (error.fault, bool(error.hint)) == (Fault.STORAGE_FULL, True)
 
 
-async def test_a_file_that_is_not_known_yet(make_bench: MakeBench, name: str) -> None:
+@only_openai
+async def test_a_file_that_is_not_known_yet(make_bench: MakeBench) -> None:
     """Create right after upload says "not found": the same file id works later (field report 49)."""
-    if name != "openai":
-        pytest.skip("Anthropic has no files")
     bench = make_bench(faults={"files": [{"not_found_creates": 1}]})
     error = await bench.refused(bench.submission(PROMPTS))
     assert error.fault is Fault.FILE_NOT_READY
@@ -112,10 +106,20 @@ async def test_an_address_that_is_none(name: str, base_url: str) -> None:
         await bench.provider.aclose()
 
 
-async def test_too_many_requests_for_one_batch(make_bench: MakeBench, name: str) -> None:
+@only_anthropic
+async def test_a_full_queue(make_bench: MakeBench) -> None:
+    """No room for more requests: the create is refused, with the wait the provider asks for (field report 67)."""
+    bench = make_bench(anthropic_queue_requests=len(PROMPTS))
+    await bench.submit(bench.submission(PROMPTS))
+    error = await bench.refused(bench.submission(["one more"]))
+    assert (error.fault, error.retry_after) == (Fault.QUEUE_FULL, 60.0)
+    bench.fault("*.batches.create", action="error", name="queue_full")
+    assert (await bench.refused(bench.submission(["one more"]))).fault is Fault.QUEUE_FULL
+
+
+@only_anthropic
+async def test_too_many_requests_for_one_batch(make_bench: MakeBench) -> None:
     """More requests than the provider takes in one batch: halve it (field report 32)."""
-    if name != "anthropic":
-        pytest.skip("OpenAI says so after the create")
     bench = make_bench(anthropic_max_requests=4)
     assert (await bench.refused(bench.submission(PROMPTS))).fault is Fault.TOO_LARGE
 

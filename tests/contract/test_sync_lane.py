@@ -12,6 +12,7 @@ from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.model import Outcome
 from batchctl.providers import registry
 from batchctl.providers.base import Completion
+from batchctl.providers.wire import proxy_of
 from batchctl.simulator import SyncLimits, answer
 from tests.contract.conftest import KEY, SYNC_CALLS, Bench, MakeBench, harmless
 
@@ -43,10 +44,10 @@ async def test_one_answer_and_its_limits(make_bench: MakeBench, name: str) -> No
 
 
 async def test_many_at_once_over_one_session(bench: Bench) -> None:
-    """Three hundred calls in flight each get their own answer."""
-    completions = await asyncio.gather(*(ask(bench, f"prompt {number}") for number in range(300)))
-    assert [completion.answer.text for completion in completions] == [answer(f"prompt {n}") for n in range(300)]
-    assert bench.calls(SYNC_CALLS[bench.name]) == 300
+    """A hundred calls in flight each get their own answer."""
+    completions = await asyncio.gather(*(ask(bench, f"prompt {number}") for number in range(100)))
+    assert [completion.answer.text for completion in completions] == [answer(f"prompt {n}") for n in range(100)]
+    assert bench.calls(SYNC_CALLS[bench.name]) == 100
 
 
 @pytest.mark.parametrize(
@@ -119,3 +120,31 @@ async def test_nobody_listens(name: str) -> None:
         await ask(bench)
     assert harmless(caught.value).fault is Fault.RETRY
     await bench.provider.aclose()
+
+
+@pytest.mark.parametrize(
+    ("environment", "base_url", "wanted"),
+    [
+        ({}, "https://api.example.com", {}),
+        ({"https_proxy": "http://p:3128"}, "https://api.example.com/v1", {"proxy": "http://p:3128"}),
+        ({"https_proxy": "p:3128"}, "https://api.example.com", {"proxy": "http://p:3128"}),
+        ({"all_proxy": "http://p:1"}, "http://api.example.com:8080", {"proxy": "http://p:1"}),
+        ({"https_proxy": "http://p:1", "no_proxy": "example.com"}, "https://api.example.com", {}),
+        ({"http_proxy": "http://p:1", "no_proxy": "127.0.0.1"}, "http://127.0.0.1:8000", {}),
+        (
+            {"https_proxy": "http://me:s%40crt@p:1"},
+            "https://api.example.com",
+            {"proxy": "http://p:1", "proxy_headers": {"Proxy-Authorization": "Basic bWU6c0BjcnQ="}},
+        ),
+    ],
+)
+def test_the_environments_proxy(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], base_url: str, wanted: dict[str, Any]
+) -> None:
+    """The sync lane goes through the same proxy as the SDK, with its credentials beside the address."""
+    for variable in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(variable, raising=False)
+        monkeypatch.delenv(variable.upper(), raising=False)
+    for variable, value in environment.items():
+        monkeypatch.setenv(variable, value)
+    assert proxy_of(base_url) == wanted
