@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 import click
 
 from batchctl import __version__
+from batchctl.cli.env import option
 from batchctl.core.errors import BatchctlError
 
 DEFAULT_STATE = Path("state") / "batchctl.db"
@@ -52,28 +53,24 @@ class LazyGroup(click.Group):
         return command
 
 
-@click.group(cls=LazyGroup, context_settings={"auto_envvar_prefix": "BATCHCTL", "help_option_names": ["-h", "--help"]})
-@click.option(
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@option(
     "--state",
     type=click.Path(dir_okay=False, path_type=Path),
     default=DEFAULT_STATE,
     show_default=True,
-    show_envvar=True,
     help="The state file.",
 )
-@click.option(
-    "--log-file", type=click.Path(dir_okay=False, path_type=Path), show_envvar=True, help="Append events here."
-)
-@click.option(
+@option("--log-file", type=click.Path(dir_okay=False, path_type=Path), help="Append events here.")
+@option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    show_envvar=True,
     help="How the log file is written.",
 )
-@click.option("--quiet", is_flag=True, show_envvar=True, help="Say only warnings and errors.")
-@click.option("--no-progress", is_flag=True, show_envvar=True, help="Plain lines instead of a live display.")
+@option("--quiet", is_flag=True, help="Say only warnings and errors.")
+@option("--no-progress", is_flag=True, help="Plain lines instead of a live display.")
 @click.version_option(__version__, prog_name="batchctl")
 @click.pass_context
 def cli(ctx: click.Context, /, **options: Any) -> None:

@@ -9,11 +9,10 @@ from typing import Any
 import click
 import msgspec
 
+from batchctl.cli.env import Decorator, option
 from batchctl.core.durations import parse_duration, parse_size
 from batchctl.core.errors import InputError
 from batchctl.runs.settings import Settings
-
-Decorator = Callable[[Any], Any]
 
 
 class Parsed(click.ParamType[Any]):
@@ -37,11 +36,6 @@ DURATION = Parsed("duration", parse_duration)
 SIZE = Parsed("size", parse_size)
 POSITIVE = click.IntRange(min=1)
 FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
-
-
-def option(*names: str, **attributes: Any) -> Decorator:
-    """An option that shows its environment variable."""
-    return click.option(*names, show_envvar=True, **attributes)
 
 
 INPUT_OPTIONS: tuple[Decorator, ...] = (

@@ -11,6 +11,7 @@ from typing import Any
 import click
 import msgspec
 
+from batchctl.cli.env import option
 from batchctl.cli.session import state_options
 from batchctl.cli.text import age, safe, table
 from batchctl.core.model import ItemState, Outcome
@@ -20,7 +21,7 @@ from batchctl.runs.manifest import rfc3339
 from batchctl.state.store import Store
 
 RUN = click.argument("run")
-JSON = click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+JSON = option("--json", "as_json", is_flag=True, help="JSON lines.")
 
 
 def _open(ctx: click.Context) -> Store:
@@ -142,8 +143,8 @@ def batches(ctx: click.Context, run: str, *, as_json: bool) -> None:
 
 @click.command()
 @RUN
-@click.option("--state", "state", type=click.Choice([str(state) for state in ItemState]), help="Only these.")
-@click.option("--outcome", type=click.Choice([str(outcome) for outcome in Outcome]), help="Only these.")
+@option("--state", "state", type=click.Choice([str(state) for state in ItemState]), help="Only these.")
+@option("--outcome", type=click.Choice([str(outcome) for outcome in Outcome]), help="Only these.")
 @JSON
 @click.pass_context
 def items(ctx: click.Context, run: str, state: str | None, outcome: str | None, *, as_json: bool) -> None:
@@ -167,7 +168,7 @@ def items(ctx: click.Context, run: str, state: str | None, outcome: str | None, 
 
 @click.command()
 @RUN
-@click.option("--ordered", is_flag=True, help="In the order of the input.")
+@option("--ordered", is_flag=True, help="In the order of the input.")
 @click.pass_context
 def results(ctx: click.Context, run: str, *, ordered: bool) -> None:
     """The lines of results.jsonl, as JSON lines."""
@@ -176,8 +177,8 @@ def results(ctx: click.Context, run: str, *, ordered: bool) -> None:
 
 @click.command()
 @RUN
-@click.option("--ordered", is_flag=True, help="In the order of the input.")
-@click.option("--summary", is_flag=True, help="Count by kind instead.")
+@option("--ordered", is_flag=True, help="In the order of the input.")
+@option("--summary", is_flag=True, help="Count by kind instead.")
 @JSON
 @click.pass_context
 def errors(ctx: click.Context, run: str, *, ordered: bool, summary: bool, as_json: bool) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from batchctl.cli.env import option
 from batchctl.cli.options import BATCH_OPTIONS, INPUT_OPTIONS, RUN_OPTIONS, settings_from, with_options
 from batchctl.cli.session import state_options, work
 from batchctl.runs.naming import free_name, made_name
@@ -71,7 +72,7 @@ def run(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
 @click.command()
 @ITEMS
 @with_options(INPUT_OPTIONS, BATCH_OPTIONS)
-@click.option("--json", "as_json", is_flag=True, help="One JSON line.")
+@option("--json", "as_json", is_flag=True, help="One JSON line.")
 def plan(items: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     """Say what submit would do: batches, bytes, tokens, cost, problems by line. Sends and creates nothing."""
     from batchctl.cli.planning import show_plan

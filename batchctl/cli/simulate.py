@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from batchctl.cli.options import FILE, option
+from batchctl.cli.env import option
+from batchctl.cli.options import FILE
 from batchctl.core.errors import InputError
 
 BATCH_SECONDS = 2400.0  # simulated; some real tenths of a second at the speed of --simulate

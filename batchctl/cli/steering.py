@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from batchctl.cli.options import DURATION, option
+from batchctl.cli.env import option
+from batchctl.cli.options import DURATION
 from batchctl.cli.session import state_options, work
 from batchctl.runs.context import utc_now
 
@@ -37,9 +38,9 @@ def simulated(state: Path, names: tuple[str, ...]) -> bool:
 
 @click.command()
 @RUNS
-@click.option("--wait", is_flag=True, help="Keep on until the runs are settled, with progress.")
+@option("--wait", is_flag=True, help="Keep on until the runs are settled, with progress.")
 @option("--wait-limit", type=DURATION, help="With --wait: stop waiting after this (exit 4).")
-@click.option("--resubmit", "again", is_flag=True, help="Also send errored, expired and missing items again.")
+@option("--resubmit", "again", is_flag=True, help="Also send errored, expired and missing items again.")
 @click.pass_context
 def poll(ctx: click.Context, runs: tuple[str, ...], wait_limit: float | None, *, wait: bool, again: bool) -> None:
     """One pass over all open runs, or those named: settle lost creates, check, collect, send waiting batches."""
@@ -89,8 +90,8 @@ def accept(ctx: click.Context, run: str) -> None:
 @click.command()
 @RUN
 @click.argument("batch_id", required=False)
-@click.option("--absent", type=click.IntRange(min=1), metavar="N", help="Batch N was surely never created: send it.")
-@click.option("--batch", "number", type=click.IntRange(min=1), metavar="N", help="Which unknown batch BATCH_ID is.")
+@option("--absent", type=click.IntRange(min=1), metavar="N", help="Batch N was surely never created: send it.")
+@option("--batch", "number", type=click.IntRange(min=1), metavar="N", help="Which unknown batch BATCH_ID is.")
 @click.pass_context
 def adopt(ctx: click.Context, run: str, batch_id: str | None, absent: int | None, number: int | None) -> None:
     """Settle an unknown create by hand: BATCH_ID is the provider's id of the lost batch."""

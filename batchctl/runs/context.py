@@ -16,8 +16,8 @@ from batchctl.core.events import Emit
 class InterruptedRunError(BatchctlError):
     """A signal asked to stop; state is saved."""
 
-    def __init__(self, signal_number: int) -> None:
-        super().__init__("interrupted: state is saved; batches already created keep running at the provider")
+    def __init__(self, signal_number: int, message: str, *, hint: str) -> None:
+        super().__init__(message, hint=hint)
         self.exit_code = 128 + signal_number
 
 
@@ -33,11 +33,6 @@ class Stop:
         if self.signal_number is None:
             self.signal_number = signal_number
         self._event.set()
-
-    def check(self) -> None:
-        """Raise where a stop was asked for; call it only where stopping loses nothing."""
-        if self.signal_number is not None:
-            raise InterruptedRunError(self.signal_number)
 
     async def wait(self, seconds: float) -> None:
         """Wait, or return early because a stop was asked for."""
@@ -73,6 +68,5 @@ class Context:
     simulator: Mapping[str, str] = field(default_factory=dict)
 
     async def pause(self, seconds: float) -> None:
-        """Wait unless a stop is asked for, then raise if it was."""
+        """Wait, or return early because a stop was asked for."""
         await (self.sleep or self.stop.wait)(seconds)
-        self.stop.check()

@@ -7,6 +7,7 @@ from datetime import datetime
 from batchctl.core.errors import BatchctlError, Fault, ProviderError, SystemicError
 from batchctl.core.events import Level
 from batchctl.core.model import BatchState, RunState
+from batchctl.runs.context import InterruptedRunError
 from batchctl.runs.finishing import finish_if_settled, is_settled
 from batchctl.runs.held import HeldRun
 from batchctl.runs.packing_pending import pack_pending
@@ -58,6 +59,25 @@ def stop(run: HeldRun, error: BatchctlError) -> None:
     run.emit("run.stopped", f"run {run.name} is stopped: {error.message}", level=Level.ERROR)
 
 
+def stop_if_asked(run: HeldRun) -> None:
+    """Leave where a signal asked for it; call it only where leaving loses nothing (field reports 86, 87).
+
+    Raises:
+        InterruptedRunError: a signal came; it says what goes on at the provider and how to go on here.
+    """
+    number = run.ctx.stop.signal_number
+    if number is None:
+        return
+    live = run.store.batches.in_state(run.id, BatchState.IN_PROGRESS, BatchState.CANCELING)
+    ids = ", ".join(str(batch.batch_id) for batch in live[:10])
+    going = f"; {len(live):,} batches go on at the provider: {ids}" if live else ""
+    raise InterruptedRunError(
+        number,
+        f"interrupted, the state of run {run.name} is saved{going}",
+        hint=f"`batchctl poll --wait --resubmit {run.name}` goes on, `batchctl cancel {run.name}` stops the batches",
+    )
+
+
 def _say_what_it_needs(run: HeldRun) -> None:
     row = run.refresh()
     needs = None if is_settled(row) else needs_of_unknown(run) or _needs_of_pending(run)
@@ -78,7 +98,7 @@ async def until_settled(run: HeldRun, *, resubmit: bool, until: datetime | None 
     """
     while True:
         await one_pass(run, look=True, resubmit=resubmit)
-        run.ctx.stop.check()
+        stop_if_asked(run)
         if is_settled(run.row):
             return True
         pause = _pause(run)
@@ -90,6 +110,7 @@ async def until_settled(run: HeldRun, *, resubmit: bool, until: datetime | None 
                 return False
             pause = min(pause, left)
         await run.ctx.pause(pause)
+        stop_if_asked(run)
 
 
 def _pause(run: HeldRun) -> float | None:

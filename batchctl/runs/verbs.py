@@ -19,7 +19,7 @@ from batchctl.core.errors import (
 from batchctl.core.events import Event, Level
 from batchctl.core.model import BatchState, CancelCause, Outcome, RunState
 from batchctl.runs.context import Context
-from batchctl.runs.driving import one_pass, until_settled
+from batchctl.runs.driving import one_pass, stop_if_asked, until_settled
 from batchctl.runs.finishing import close_open_items, finish
 from batchctl.runs.held import HeldRun, hold
 from batchctl.runs.planning import PlanRequest
@@ -48,7 +48,7 @@ async def submit(ctx: Context, request: PlanRequest) -> Submitted:
             await one_pass(run, look=False, resubmit=True)
         finally:
             await run.aclose()
-        run.ctx.stop.check()
+        stop_if_asked(run)
         _raise_for_unknown(run)
         ids = [batch.batch_id for batch in run.store.batches.all(run.id) if batch.batch_id]
         return Submitted(run.name, ids)
@@ -101,7 +101,7 @@ async def _poll_one(run: HeldRun, *, wait: bool, resubmit: bool, until: datetime
     recover(run)
     if not wait:
         await one_pass(run, look=True, resubmit=resubmit, all_batches=True)
-        run.ctx.stop.check()
+        stop_if_asked(run)
         _raise_for_unknown(run)
         return
     await until_settled(run, resubmit=resubmit, until=until)
@@ -123,7 +123,7 @@ async def resubmit(ctx: Context, names: Sequence[str]) -> None:
                 await one_pass(run, look=False, resubmit=True)
             finally:
                 await run.aclose()
-            run.ctx.stop.check()
+            stop_if_asked(run)
             _raise_for_unknown(run)
 
 
