@@ -7,6 +7,7 @@ from datetime import datetime
 from batchctl.core.errors import BatchctlError, Fault, ProviderError, SystemicError
 from batchctl.core.events import Level
 from batchctl.core.model import BatchState, RunState
+from batchctl.runs.canceling import withdraw_everything
 from batchctl.runs.context import InterruptedRunError
 from batchctl.runs.finishing import finish_if_settled, is_settled
 from batchctl.runs.held import HeldRun
@@ -31,6 +32,8 @@ async def one_pass(run: HeldRun, *, look: bool, resubmit: bool, all_batches: boo
     """
     try:
         clear = await settle(run)
+        if run.refresh().state is RunState.CANCELED:
+            await withdraw_everything(run)
         if look:
             await look_at_batches(run, all_of_them=all_batches)
         if run.systemic is not None:
@@ -38,7 +41,7 @@ async def one_pass(run: HeldRun, *, look: bool, resubmit: bool, all_batches: boo
                 f"run {run.name} is stopped: {run.systemic.message}",
                 hint="put the account in order and give the same command again; the items it hit stay open",
             )
-        if run.refresh().state is not RunState.CANCELED:
+        if run.refresh().state is RunState.OPEN:
             if resubmit:
                 pack_pending(run)
             if clear:
@@ -121,5 +124,5 @@ def _pause(run: HeldRun) -> float | None:
     waiting = run.store.batches.in_state(run.id, BatchState.WAITING)
     due += [batch.not_before for batch in waiting if batch.not_before is not None and batch.not_before > now]
     if not due:
-        return None if not waiting else run.settings.interval
+        return run.settings.interval if waiting and run.row.state is RunState.OPEN else None
     return max(MIN_PAUSE, (min(due) - now).total_seconds())

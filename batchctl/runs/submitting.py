@@ -13,6 +13,7 @@ from batchctl.core.model import BatchState
 from batchctl.core.packing import QueueLimits, admissible
 from batchctl.core.retry import backoff
 from batchctl.providers.base import Submission
+from batchctl.runs.budget import affordable
 from batchctl.runs.held import HeldRun
 from batchctl.runs.lines import endpoint_of, open_batch_lines
 from batchctl.runs.splitting import halve, refuse_single
@@ -20,6 +21,7 @@ from batchctl.state.rows import BatchRow
 
 REFUSAL_PAUSE = 60.0  # seconds, doubled with each refusal in a row up to MAX_REFUSAL_PAUSE
 MAX_REFUSAL_PAUSE = 1800.0
+FILE_PATIENCE = 5  # creates that may not know the uploaded file yet before it is uploaded anew (field report 49)
 
 
 async def admit(run: HeldRun) -> int:
@@ -33,7 +35,7 @@ async def admit(run: HeldRun) -> int:
     sent = 0
     while not run.ctx.stop.signal_number:
         batch = _next(run)
-        if batch is None:
+        if batch is None or not affordable(run, batch):
             break
         if not await _send(run, batch):
             break
@@ -127,7 +129,9 @@ async def _refused(run: HeldRun, batch: BatchRow, error: ProviderError) -> bool:
         else:
             refuse_single(run, batch, error)
         return True
-    keep_file = error.fault in (Fault.FILE_NOT_READY, Fault.QUEUE_FULL, Fault.RETRY, Fault.SYSTEMIC)
+    keep_file = error.fault in (Fault.QUEUE_FULL, Fault.RETRY, Fault.SYSTEMIC) or (
+        error.fault is Fault.FILE_NOT_READY and batch.refusals < FILE_PATIENCE
+    )
     pause = _pause(run, batch, error)
     run.store.batches.back_to_waiting(
         run.id,

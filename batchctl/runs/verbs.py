@@ -17,7 +17,7 @@ from batchctl.core.errors import (
     UnknownCreateError,
 )
 from batchctl.core.events import Event, Level
-from batchctl.core.model import BatchState, CancelCause, Outcome, RunState
+from batchctl.core.model import BatchState, Outcome, RunState
 from batchctl.runs.context import Context
 from batchctl.runs.driving import one_pass, stop_if_asked, until_settled
 from batchctl.runs.finishing import close_open_items, finish
@@ -135,23 +135,10 @@ async def cancel(ctx: Context, name: str) -> None:
             raise InputError(f"run {name} is {run.row.state} already")
         run.store.runs.move(run.id, RunState.CANCELED, needs=None, at=ctx.now())
         run.refresh()
-        for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
-            run.store.batches.withdraw(run.id, batch.number, at=ctx.now())
         try:
-            await _cancel_batches(run)
             await one_pass(run, look=True, resubmit=False, all_batches=True)
         finally:
             await run.aclose()
-
-
-async def _cancel_batches(run: HeldRun) -> None:
-    for batch in run.store.batches.in_state(run.id, BatchState.IN_PROGRESS):
-        assert batch.batch_id is not None
-        run.store.batches.move(
-            run.id, batch.number, BatchState.CANCELING, at=run.ctx.now(), cancel_cause=CancelCause.ASKED
-        )
-        await run.provider.cancel(batch.batch_id)
-        run.emit("batch.canceling", f"batch {batch.number} ({batch.batch_id}): cancel asked for", batch=batch.number)
 
 
 async def accept(ctx: Context, name: str) -> None:

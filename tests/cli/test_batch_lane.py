@@ -299,3 +299,44 @@ def test_manifest_matches_the_files(make_desk: MakeDesk) -> None:
     assert manifest["counts"] == {"planned": 5, "succeeded": 5, "failed": 0, "open": 0}
     assert manifest["files"]["results"]["lines"] == 5
     assert "text of item" not in json.dumps(manifest)
+
+
+@PROVIDERS
+def test_a_cost_cap_lets_in_only_what_it_can_pay(make_desk: MakeDesk, provider: str) -> None:
+    """Batches go in as far as the cap holds at the longest answers; a cap below one batch stops with exit 6."""
+    desk = make_desk(provider)
+    items = desk.items(6)
+    arguments = ("--max-requests", "2", "--max-tokens", "1000")
+    refused = desk.start("submit", items, *arguments, "--max-cost", "0.00001", code=6)
+    assert "--max-cost" in refused.err
+    assert desk.creates() == 0
+    desk.start("submit", items, *arguments, "--max-cost", "100")
+    assert desk.creates() == 3
+
+
+@PROVIDERS
+def test_a_stopped_run_sends_nothing_until_it_is_asked_to(make_desk: MakeDesk, provider: str) -> None:
+    """Polls from cron do not try a bad account again and again (field report 70)."""
+    endpoint = "anthropic.batches.create" if provider == "anthropic" else "openai.files.upload"
+    desk = make_desk(provider, {"calls": [{"endpoint": endpoint, "action": "status", "status": 403, "times": 1}]})
+    desk.start("submit", desk.items(4), code=6)
+    desk("poll", "--resubmit")
+    desk("poll", "--wait", code=4)
+    assert desk.simulator.stats()["accepted"].get("batch", 0) == 0
+    desk("resubmit", "r")
+    desk.simulator.advance(LATER)
+    desk("poll")
+    assert desk.balanced()["state"] == "done"
+
+
+def test_a_canceled_run_cancels_a_lost_create_too(make_desk: MakeDesk) -> None:
+    """A create in doubt when the run is canceled is settled, then canceled."""
+    faults = {"calls": [{"endpoint": "openai.batches.create", "action": "drop", "when": "after", "times": 1}]}
+    desk = make_desk("openai", faults)
+    desk.start("submit", desk.items(3))
+    desk("cancel", "r")
+    for _ in range(4):
+        desk.simulator.advance(LATER)
+        desk("poll", "r")
+    assert desk.status()["state"] == "canceled"
+    assert desk.balanced()["counts"]["open"] == 0

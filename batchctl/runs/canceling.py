@@ -1,0 +1,23 @@
+"""Takes a canceled run's work back: what was never sent is withdrawn, what runs at the provider is asked to stop."""
+
+from __future__ import annotations
+
+from batchctl.core.model import BatchState, CancelCause
+from batchctl.runs.held import HeldRun
+
+
+async def withdraw_everything(run: HeldRun) -> None:
+    """Leave no batch of a canceled run waiting or running; repeated by each pass until that is so.
+
+    Raises:
+        ProviderError: a cancel was refused; the next pass asks again.
+    """
+    for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
+        run.store.batches.withdraw(run.id, batch.number, at=run.ctx.now())
+    for batch in run.store.batches.in_state(run.id, BatchState.IN_PROGRESS):
+        assert batch.batch_id is not None
+        run.store.batches.move(
+            run.id, batch.number, BatchState.CANCELING, at=run.ctx.now(), cancel_cause=CancelCause.ASKED
+        )
+        run.emit("batch.canceling", f"batch {batch.number} ({batch.batch_id}): cancel asked for", batch=batch.number)
+        await run.provider.cancel(batch.batch_id)
