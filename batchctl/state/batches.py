@@ -1,23 +1,18 @@
-"""The batches table: packing, sending, settling and following batches, each step one conditional update."""
+"""Sending, settling and following batches, each step one conditional update."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from batchctl.core.errors import InputError, StaleStateError
 from batchctl.core.model import BatchState
+from batchctl.state.batch_packing import BatchPacking
+from batchctl.state.batch_reading import FOLLOWED
 from batchctl.state.changing import change_batch, expect, holdings, leave, quoted, release, resize
-from batchctl.state.connection import Database
-from batchctl.state.rows import BATCH_COLUMNS, BATCH_TIMES, BatchRow, Load, batch_row, stamp, stamp_or_none, to_json
-
-FOLLOWED = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ABANDONED)
-"""Batches whose status is asked for."""
-
-ENQUEUED = (BatchState.SUBMITTING, BatchState.UNKNOWN, BatchState.IN_PROGRESS, BatchState.CANCELING)
-"""Batches that count against the provider's queue limits."""
+from batchctl.state.rows import BATCH_TIMES, stamp, stamp_or_none, to_json
 
 MOVABLE = frozenset(BATCH_TIMES) | {
     "provider_status",
@@ -31,111 +26,8 @@ MOVABLE = frozenset(BATCH_TIMES) | {
 """Columns a move may set besides the state."""
 
 
-class Batches:
+class Batches(BatchPacking):
     """Batches of all runs; every method takes the run's id and the batch's number inside it."""
-
-    def __init__(self, database: Database) -> None:
-        self._db = database
-
-    def next_number(self, run_id: int) -> int:
-        """The number after the run's last batch; the first is 1."""
-        rows = self._db.rows("SELECT coalesce(max(number), 0) + 1 FROM batches WHERE run_id = ?", (run_id,))
-        return int(rows[0][0])
-
-    def add_waiting(
-        self,
-        run_id: int,
-        number: int,
-        round: int,  # noqa: A002  # the charter's word
-        requests: int,
-        size: int,
-        tokens: int,
-        first_seq: int,
-        last_seq: int,
-        model: str | None,
-    ) -> None:
-        """Add a packed batch.
-
-        Args:
-            size: bytes of the lines, each with its newline.
-            tokens: estimated input tokens.
-
-        Raises:
-            StaleStateError: the number is taken.
-        """
-        with self._db.transaction():
-            try:
-                self._db.change(
-                    "INSERT INTO batches (run_id, number, round, state, requests, size, tokens, first_seq, last_seq,"
-                    " model) VALUES (?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?)",
-                    (run_id, number, round, requests, size, tokens, first_seq, last_seq, model),
-                )
-            except sqlite3.IntegrityError as error:
-                raise StaleStateError(f"run {run_id} has a batch {number} already, or does not exist") from error
-
-    def assign(self, run_id: int, number: int, seqs: Iterable[int], round: int) -> None:  # noqa: A002
-        """Put pending items of one round into a waiting batch of that round.
-
-        Raises:
-            StaleStateError: an item is not pending, of another round or outside the batch's range of seq, or the
-                batch is not waiting; nothing is changed.
-        """
-        members = list(seqs)
-        with self._db.transaction():
-            row = self._db.row(
-                "SELECT first_seq, last_seq FROM batches"
-                " WHERE run_id = ? AND number = ? AND state = 'waiting' AND round = ?",
-                (run_id, number, round),
-            )
-            if row is None:
-                raise StaleStateError(f"run {run_id} has no waiting batch {number} of round {round}")
-            changed = self._db.change_many(
-                "UPDATE items SET batch = ? WHERE run_id = ? AND seq = ? AND seq BETWEEN ? AND ?"
-                " AND state = 'open' AND batch IS NULL AND round = ?",
-                ((number, run_id, seq, *row, round) for seq in members),
-            )
-            expect(changed, len(members), f"items for batch {number} of run {run_id}")
-
-    def all(self, run_id: int) -> list[BatchRow]:
-        """Every batch of a run, by number."""
-        return self._where("run_id = ?", run_id)
-
-    def get(self, run_id: int, number: int) -> BatchRow | None:
-        """One batch."""
-        return next(iter(self._where("run_id = ? AND number = ?", run_id, number)), None)
-
-    def in_state(self, run_id: int, *states: BatchState) -> list[BatchRow]:
-        """The batches in one of these states, by number."""
-        return self._where(f"run_id = ? AND state IN ({quoted(states)})", run_id)
-
-    def due(self, run_id: int, now: datetime) -> list[BatchRow]:
-        """The batches whose status is to be asked for by now."""
-        return self._where(f"run_id = ? AND state IN ({quoted(FOLLOWED)}) AND next_check_at <= ?", run_id, stamp(now))
-
-    def known_ids(self, run_id: int) -> set[str]:
-        """The batch ids that cannot be the one a run looks for: its own, and those other runs are certain of.
-
-        What another run only guessed stays a candidate, so that a wrong guess there never counts as absent here.
-        """
-        rows = self._db.rows(
-            "SELECT batch_id FROM batches WHERE batch_id IS NOT NULL AND (certain = 1 OR run_id = ?)", (run_id,)
-        )
-        return {batch_id for (batch_id,) in rows}
-
-    def owner(self, batch_id: str) -> str | None:
-        """The name of the run that has this batch, if one has."""
-        row = self._db.row("SELECT name FROM runs JOIN batches ON run_id = runs.id WHERE batch_id = ?", (batch_id,))
-        return None if row is None else str(row[0])
-
-    def open_load(self, run_id: int) -> Load:
-        """What stands in the provider's queue, or may."""
-        row = self._db.row(
-            "SELECT count(*), coalesce(sum(requests), 0), coalesce(sum(tokens), 0) FROM batches"  # noqa: S608
-            f" WHERE run_id = ? AND state IN ({quoted(ENQUEUED)})",
-            (run_id,),
-        )
-        assert row is not None  # an aggregate always has a row
-        return Load(*row)
 
     def looked(self, run_id: int, number: int, *, next_check_at: datetime | None = None) -> int:
         """Count one more look at a batch that is not where it should be; returns how many there were.
@@ -367,45 +259,6 @@ class Batches:
                 held, _, _ = holdings(self._db, run_id, number, batch.first_seq, batch.last_seq)
                 expect(held, 0, f"open items in batch {number} of run {run_id}, which would be {target}")
 
-    def split(self, run_id: int, number: int, cut_seq: int, at: datetime) -> tuple[int, int]:
-        """Withdraw a batch that was not accepted and put its items into two new waiting ones, durably.
-
-        Args:
-            cut_seq: the first item of the second half.
-
-        Returns:
-            The numbers of the two.
-
-        Raises:
-            StaleStateError: the batch may be at the provider, or one half would be empty.
-        """
-        with self._db.transaction(durable=True):
-            old = self.get(run_id, number)
-            if old is None:
-                raise StaleStateError(f"run {run_id} has no batch {number}")
-            if old.state == BatchState.SUBMITTING:
-                self.back_to_waiting(run_id, number, not_before=None, refusals=old.refusals, at=at)
-            self._move(run_id, number, BatchState.WITHDRAWN, checked_at=stamp(at))
-            first = self.next_number(run_id)
-            for half, low, high in ((first, old.first_seq, cut_seq - 1), (first + 1, cut_seq, old.last_seq)):
-                requests, size, tokens = holdings(self._db, run_id, number, low, high)
-                if not requests:
-                    raise StaleStateError(f"batch {number} of run {run_id} cannot be cut at item {cut_seq}")
-                self.add_waiting(run_id, half, old.round, requests, size, tokens, low, high, old.model)
-                changed = self._db.change(
-                    "UPDATE items SET batch = ? WHERE run_id = ? AND seq BETWEEN ? AND ? AND batch = ?"
-                    " AND state = 'open'",
-                    (half, run_id, low, high, number),
-                )
-                expect(changed, requests, f"items of batch {number} of run {run_id}")
-        return first, first + 1
-
-    def withdraw(self, run_id: int, number: int, at: datetime) -> None:
-        """Take a waiting batch apart, durably: its items are pending again."""
-        with self._db.transaction(durable=True):
-            self._move(run_id, number, BatchState.WITHDRAWN, checked_at=stamp(at))
-            release(self._db, run_id, number)
-
     def reject(self, run_id: int, number: int, faults: Sequence[Mapping[str, Any]], at: datetime) -> None:
         """Write down, durably, that the provider refused a batch whole: its items are pending again, no round spent.
 
@@ -425,13 +278,6 @@ class Batches:
 
     def _move(self, run_id: int, number: int, target: BatchState, **columns: Any) -> None:
         change_batch(self._db, run_id, number, target, columns)
-
-    def _where(self, condition: str, *params: Any) -> list[BatchRow]:
-        rows = self._db.rows(
-            f"SELECT {BATCH_COLUMNS} FROM batches WHERE {condition} ORDER BY number",  # noqa: S608  # our own columns
-            params,
-        )
-        return [batch_row(row) for row in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from batchctl.core.errors import StaleStateError
-from batchctl.core.model import BatchState, batch_sources
+from batchctl.core.model import BatchState, Lane, Outcome, batch_sources
 from batchctl.state.connection import Database
 
 CHUNK = 256
@@ -74,7 +75,7 @@ def release(db: Database, run_id: int, number: int) -> int:
 def leave(db: Database, run_id: int, number: int, now: str) -> None:
     """Let the open items of a batch go as expired, each keeping a row that says it was there."""
     held = "run_id = ?1 AND batch = ?2 AND state = 'open'"
-    db.change(
+    left = db.change(
         "INSERT INTO attempts (run_id, seq, number, lane, batch, round, outcome, error_type, error_message, at)"  # noqa: S608
         " SELECT run_id, seq, attempts + 1, 'batch', batch, round, 'expired', 'expired', 'given up by hand', ?3"
         f" FROM items WHERE {held}",
@@ -85,6 +86,24 @@ def leave(db: Database, run_id: int, number: int, now: str) -> None:
         f" WHERE {held}",
         (run_id, number),
     )
+    count_outcomes(db, run_id, number, Lane.BATCH, Counter({Outcome.EXPIRED: left}))
+
+
+def count_outcomes(db: Database, run_id: int, number: int | None, lane: Lane, outcomes: Counter[Outcome]) -> None:
+    """Add attempts by outcome to the counters of their lane and, where there is one, of their batch."""
+    db.change_many(
+        "INSERT INTO outcomes (run_id, lane, outcome, count) VALUES (?, ?, ?, ?)"
+        " ON CONFLICT DO UPDATE SET count = count + excluded.count",
+        [(run_id, lane, outcome, count) for outcome, count in outcomes.items() if count],
+    )
+    if number is None:
+        return
+    added = ", ".join(f"{outcome} = {outcome} + ?" for outcome in Outcome)
+    changed = db.change(
+        f"UPDATE batches SET {added} WHERE run_id = ? AND number = ?",  # noqa: S608  # our own columns
+        (*(outcomes[outcome] for outcome in Outcome), run_id, number),
+    )
+    expect(changed, 1, f"batch {number} of run {run_id}")
 
 
 def change_batch(
@@ -93,21 +112,16 @@ def change_batch(
     number: int,
     target: BatchState,
     columns: dict[str, Any],
-    sources: Sequence[BatchState] | None = None,
 ) -> None:
     """Move a batch, with other columns, in one conditional update.
-
-    Args:
-        sources: states to move from, where fewer than the model allows.
 
     Raises:
         StaleStateError: the batch is in none of them.
     """
-    allowed = batch_sources(target) if sources is None else sources
     assignments = "".join(f", {name} = ?" for name in columns)
     changed = db.change(
         f"UPDATE batches SET state = ?{assignments}"  # noqa: S608  # names of our own columns and states
-        f" WHERE run_id = ? AND number = ? AND state IN ({quoted(allowed)})",
+        f" WHERE run_id = ? AND number = ? AND state IN ({quoted(batch_sources(target))})",
         (target, *columns.values(), run_id, number),
     )
     if changed != 1:

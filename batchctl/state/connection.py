@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ Row = tuple[Any, ...]
 
 def translate(path: Path, error: sqlite3.Error) -> BatchctlError:
     """The driver's error as one of ours; the file itself is never touched."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    code = error.sqlite_errorcode & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return StateError(
             f"{path}: another program held the state file for more than {BUSY_MS // 1000} s",
@@ -40,48 +41,57 @@ def translate(path: Path, error: sqlite3.Error) -> BatchctlError:
     )
 
 
+class Translating:
+    """Raises the driver's errors as ours. Broken constraints and our own mistakes in SQL pass as they are."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not isinstance(error, sqlite3.Error) or isinstance(
+            error, (sqlite3.IntegrityError, sqlite3.ProgrammingError, sqlite3.InterfaceError)
+        ):
+            return
+        if getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF != sqlite3.SQLITE_ERROR:
+            raise translate(self._path, error) from error
+
+
 class Database:
     """A connection with explicit transactions. Use it from the thread that opened it."""
 
     def __init__(self, path: Path, connection: sqlite3.Connection, *, wal: bool) -> None:
         self.path = path
         self.connection = connection
+        self._errors = Translating(path)
         self._wal = wal
         self._depth = 0
         self._durable = False
 
     def rows(self, sql: str, params: Sequence[Any] = ()) -> list[Row]:
         """All rows of a query."""
-        try:
+        with self._errors:
             return self.connection.execute(sql, params).fetchall()
-        except sqlite3.Error as error:
-            raise translate(self.path, error) from error
 
     def row(self, sql: str, params: Sequence[Any] = ()) -> Row | None:
         """The first row of a query, if there is one."""
-        try:
+        with self._errors:
             row: Row | None = self.connection.execute(sql, params).fetchone()
-        except sqlite3.Error as error:
-            raise translate(self.path, error) from error
         return row
 
     def change(self, sql: str, params: Sequence[Any] = ()) -> int:
         """Run one changing statement and return the number of rows it changed."""
-        try:
+        with self._errors:
             return self.connection.execute(sql, params).rowcount
-        except sqlite3.IntegrityError:
-            raise
-        except sqlite3.Error as error:
-            raise translate(self.path, error) from error
 
     def change_many(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         """Run one changing statement for each row and return the number of rows changed in all."""
-        try:
+        with self._errors:
             return max(self.connection.executemany(sql, rows).rowcount, 0)
-        except sqlite3.IntegrityError:
-            raise
-        except sqlite3.Error as error:
-            raise translate(self.path, error) from error
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:
@@ -145,10 +155,8 @@ class Database:
             self._run("PRAGMA synchronous = NORMAL")
 
     def _run(self, sql: str) -> None:
-        try:
+        with self._errors:
             self.connection.execute(sql)
-        except sqlite3.Error as error:
-            raise translate(self.path, error) from error
 
 
 def set_journal(connection: sqlite3.Connection) -> bool:
@@ -176,18 +184,16 @@ def open_writable(path: Path) -> Database:
     _create(path)
     connection = _connect(path, "rw")
     try:
-        _settle(path, connection)  # nothing is written into a file that is not ours
-        database = Database(path, connection, wal=set_journal(connection))
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        with database.transaction(durable=True):
-            if not _settle(path, connection):
-                from batchctl.state.migrations import migrate
+        with Translating(path):
+            _settle(path, connection)  # nothing is written into a file that is not ours
+            database = Database(path, connection, wal=set_journal(connection))
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            with database.transaction(durable=True):
+                if not _settle(path, connection):
+                    from batchctl.state.migrations import migrate
 
-                migrate(connection)
-    except sqlite3.Error as error:
-        connection.close()
-        raise translate(path, error) from error
+                    migrate(connection)
     except BaseException:
         connection.close()
         raise
@@ -204,11 +210,9 @@ def open_readonly(path: Path) -> Database:
         raise missing
     connection = _connect(path, "ro")
     try:
-        current = _settle(path, connection)
-        empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
-    except sqlite3.Error as error:
-        connection.close()
-        raise translate(path, error) from error
+        with Translating(path):
+            current = _settle(path, connection)
+            empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
     except BaseException:
         connection.close()
         raise
@@ -242,12 +246,10 @@ def _create(path: Path) -> None:
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    try:
+    with Translating(path):
         return sqlite3.connect(
             f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, isolation_level=None, timeout=BUSY_MS / 1000
         )
-    except sqlite3.Error as error:
-        raise translate(path, error) from error
 
 
 def _settle(path: Path, connection: sqlite3.Connection) -> bool:

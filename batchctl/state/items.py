@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
 
 from batchctl.core.model import ItemState, Outcome
 from batchctl.state.changing import MARKS, chunks, holdings
 from batchctl.state.connection import Database
 from batchctl.state.rows import (
     ATTEMPT_COLUMNS,
-    ERROR_MESSAGE_CHARS,
     ITEM_COLUMNS,
     MEMBER_COLUMNS,
     AttemptRow,
@@ -20,7 +18,6 @@ from batchctl.state.rows import (
     NewItem,
     attempt_row,
     item_row,
-    stamp,
 )
 
 ERROR_GROUPS = 20
@@ -45,23 +42,6 @@ class Items:
                 "INSERT INTO items (run_id, seq, id, line, source, offset, length, tokens, batch, state, outcome,"  # noqa: S608
                 f" out_offset, out_length) VALUES ({int(run_id)}, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
-            )
-
-    def refuse(self, run_id: int, refusals: Iterable[tuple[int, Outcome, str, str]], at: datetime) -> None:
-        """Record why items added as failed were refused before any sending, as attempt number 0.
-
-        Args:
-            refusals: (seq, outcome, error type, message).
-        """
-        now = stamp(at)
-        with self._db.transaction():
-            self._db.change_many(
-                "INSERT INTO attempts (run_id, seq, number, lane, round, outcome, error_type, error_message, at)"
-                " VALUES (?, ?, 0, 'batch', 0, ?, ?, ?, ?)",
-                (
-                    (run_id, seq, outcome, error_type, message[:ERROR_MESSAGE_CHARS], now)
-                    for seq, outcome, error_type, message in refusals
-                ),
             )
 
     def lookup(self, run_id: int, ids: Sequence[str]) -> dict[str, int]:
@@ -175,12 +155,20 @@ class Items:
         return [attempt_row(row) for row in rows]
 
     def error_groups(self, run_id: int) -> list[ErrorGroup]:
-        """Failed items by their last error, the largest groups first (20 at most)."""
+        """Failed items by their last error, the largest groups first (20 at most).
+
+        Records refused before any sending have no attempt; they are one group of type `refused`.
+        """
         rows = self._db.rows(
-            "SELECT a.outcome, a.error_type, a.error_code, a.error_message, count(*) AS number"
+            "SELECT a.outcome, a.error_type, a.error_code, a.error_message, count(*) AS number, sum(count(*)) OVER ()"
             " FROM attempts a JOIN items i ON i.run_id = a.run_id AND i.seq = a.seq"
             " WHERE a.run_id = ? AND i.state = 'failed' AND a.number = i.attempts"
             " GROUP BY 1, 2, 3, 4 ORDER BY number DESC, 1, 2, 3, 4 LIMIT ?",
             (run_id, ERROR_GROUPS),
         )
-        return [ErrorGroup(Outcome(row[0]), *row[1:]) for row in rows]
+        groups = [ErrorGroup(Outcome(row[0]), *row[1:5]) for row in rows]
+        failed = self._db.row("SELECT failed FROM runs WHERE id = ?", (run_id,))
+        refused = (failed[0] if failed else 0) - (rows[0][5] if rows else 0)
+        if refused:
+            groups.append(ErrorGroup(Outcome.ERRORED, "refused", None, "refused before it was sent", refused))
+        return sorted(groups, key=lambda group: -group.count)[:ERROR_GROUPS]

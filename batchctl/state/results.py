@@ -8,7 +8,7 @@ from datetime import datetime
 
 from batchctl.core.errors import StaleStateError
 from batchctl.core.model import BatchState, Lane, Outcome
-from batchctl.state.changing import MARKS, chunks, expect, resize
+from batchctl.state.changing import MARKS, chunks, count_outcomes, expect, resize
 from batchctl.state.connection import Database
 from batchctl.state.rows import ERROR_MESSAGE_CHARS, Failure, Success, stamp
 
@@ -64,13 +64,12 @@ class Results:
             failed = self._fail(run_id, number, lane, failures, stamp(at))
             outcomes = Counter(failure.outcome for failure in failures)
             outcomes[Outcome.SUCCEEDED] += settled
-            self._db.change_many(
-                "INSERT INTO outcomes (run_id, lane, outcome, count) VALUES (?, ?, ?, ?)"
-                " ON CONFLICT DO UPDATE SET count = count + excluded.count",
-                [(run_id, lane, outcome, count) for outcome, count in outcomes.items() if count],
-            )
+            count_outcomes(self._db, run_id, number, lane, outcomes)
             if number is not None:
-                self._count_batch(run_id, number, outcomes, late, quarantined)
+                self._db.change(
+                    "UPDATE batches SET late = late + ?, quarantined = quarantined + ? WHERE run_id = ? AND number = ?",
+                    (late, quarantined, run_id, number),
+                )
                 if failures:
                     resize(self._db, run_id, number)
             changed = self._db.change(
@@ -231,12 +230,3 @@ class Results:
         )
         expect(min(written, changed), len(failures), f"failed attempts of items of run {run_id}")
         return len(final)
-
-    def _count_batch(self, run_id: int, number: int, outcomes: Counter[Outcome], late: int, quarantined: int) -> None:
-        added = ", ".join(f"{outcome} = {outcome} + ?" for outcome in Outcome)
-        changed = self._db.change(
-            f"UPDATE batches SET {added}, late = late + ?, quarantined = quarantined + ?"  # noqa: S608  # our columns
-            " WHERE run_id = ? AND number = ?",
-            (*(outcomes[outcome] for outcome in Outcome), late, quarantined, run_id, number),
-        )
-        expect(changed, 1, f"batch {number} of run {run_id}")

@@ -216,8 +216,7 @@ MEMBER_COLUMNS = ", ".join(Member._fields)
 class AttemptRow:
     """An attempt that did not succeed.
 
-    `number` 0 is a record refused before any sending; `outcome` None a sending whose item was meanwhile settled by a
-    late answer of an older one.
+    `outcome` None is a sending whose item was meanwhile settled by a late answer of an older one.
     """
 
     seq: int

@@ -38,7 +38,7 @@ FIRST_RELEASE = (
     CHECK (state = 'planning' OR (succeeded >= 0 AND failed >= 0 AND succeeded + failed <= planned))
 ) STRICT""",
     """CREATE TABLE items (
-    run_id INTEGER NOT NULL REFERENCES runs (id),
+    run_id INTEGER NOT NULL,
     seq INTEGER NOT NULL,
     id TEXT,
     line INTEGER NOT NULL,

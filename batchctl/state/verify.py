@@ -27,7 +27,7 @@ def verify(db: Database, run_id: int) -> list[str]:
             held[batch] = (count, first, last)
     failures = db.rows(
         "SELECT lane, batch, outcome, count(*) FROM attempts"
-        " WHERE run_id = ? AND number > 0 AND outcome IS NOT NULL GROUP BY lane, batch, outcome",
+        " WHERE run_id = ? AND outcome IS NOT NULL GROUP BY lane, batch, outcome",
         (run_id,),
     )
     return [
