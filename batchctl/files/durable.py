@@ -14,9 +14,9 @@ FILE_MODE = 0o600
 FOLDER_MODE = 0o700
 
 _HINTS = {
-    errno.ENOSPC: "no answer is lost: free space and run `batchctl poll` again",
-    errno.EDQUOT: "no answer is lost: free some of the quota and run `batchctl poll` again",
-    errno.EFBIG: "no answer is lost: lift the file size limit (ulimit -f) and run `batchctl poll` again",
+    errno.ENOSPC: "free space and run the same command again: it goes on where it stopped",
+    errno.EDQUOT: "free some of the quota and run the same command again: it goes on where it stopped",
+    errno.EFBIG: "lift the file size limit (ulimit -f) and run the same command again: it goes on where it stopped",
     errno.EROFS: "the file system is read-only: choose another folder",
     errno.EACCES: "check the owner and permissions of the folder",
     errno.EPERM: "check the owner and permissions of the folder",

@@ -1,8 +1,4 @@
-"""Opens an input as a stream of UTF-8 bytes: decompressed, without BOM, counted and hashed as it is read.
-
-A compression bomb does no harm: data is only ever decompressed a buffer at a time, and no reader holds more of a line
-than its limit.
-"""
+"""Opens an input as a stream of UTF-8 bytes: decompressed, without BOM, counted and hashed as it is read."""
 
 from __future__ import annotations
 
@@ -12,26 +8,18 @@ import io
 import os
 import stat
 import sys
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from batchctl.core.errors import InputError
+from batchctl.files.unpacking import Blocks, compression, decompressor
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 BUFFER = 1 << 20
-ZSTD_CHUNK = 512  # compressed bytes a step; a block of 4 bytes can grow to 128 KiB, so a step makes 16 MiB at most
-
-MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\x1f\x8b", "gzip"),
-    (b"BZh", "bzip2"),
-    (b"\xfd7zXZ\x00", "xz"),
-    (b"\x28\xb5\x2f\xfd", "zstd"),
-)
 HEAD = 6  # bytes that tell compression and encoding
 
 
@@ -107,7 +95,10 @@ class Opened:
 
     def _fill(self, view: memoryview) -> int:
         source = self._source
-        got: int = source.readinto1(view) if hasattr(source, "readinto1") else source.readinto(view)
+        try:
+            got: int = source.readinto1(view) if hasattr(source, "readinto1") else source.readinto(view)
+        except OSError as error:
+            raise unreadable(self._path, error) from None
         if got:
             self.bytes_read += got
             self._digest.update(view[:got])
@@ -118,9 +109,9 @@ class Opened:
         head = raw.head(HEAD)
         if not head:
             raise empty(self._path)
-        kind = next((name for magic, name in MAGIC if head.startswith(magic)), None)
+        kind = compression(head)
         if kind is not None:
-            raw = _Head(_decompressor(kind, io.BufferedReader(raw, BUFFER), self._path))
+            raw = _Head(decompressor(kind, io.BufferedReader(raw, BUFFER), self._path))
             head = raw.head(HEAD)
         return io.BufferedReader(self._as_utf8(raw, head), BUFFER)
 
@@ -214,88 +205,6 @@ def _digest_of(file: Any) -> tuple[int, str]:
     return size, sha.hexdigest()
 
 
-def _decompressor(kind: str, packed: io.BufferedReader, path: str) -> Callable[[memoryview], int]:
-    """A function that fills a buffer with decompressed bytes.
-
-    Raises:
-        InputError: from the function: the data is damaged or cut short.
-    """
-    import bz2
-    import gzip
-    import lzma
-
-    if kind == "zstd":
-        return _guarded(_Blocks(_zstd_blocks(packed, path)).fill, kind, path)
-    file: Any = None
-    if kind == "gzip":
-        file = gzip.GzipFile(fileobj=packed)
-    else:
-        file = {"bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}[kind](packed)
-    return _guarded(file.readinto1, kind, path)
-
-
-def _guarded(fill: Callable[[memoryview], int], kind: str, path: str) -> Callable[[memoryview], int]:
-    import lzma
-
-    def fill_or_refuse(view: memoryview) -> int:
-        try:
-            return fill(view)
-        except (EOFError, OSError, zlib.error, lzma.LZMAError, _DamagedError) as error:
-            raise InputError(
-                f"{path}: its {kind} data is damaged or cut short: {error}",
-                hint="copy the file again, or decompress it by hand to see what is there",
-            ) from None
-
-    return fill_or_refuse
-
-
-class _DamagedError(Exception):
-    """Compressed data that does not hold together."""
-
-
-class _Blocks:
-    """Fills buffers from an iterator of byte blocks."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-        self._left = memoryview(b"")
-
-    def fill(self, view: memoryview) -> int:
-        while not self._left:
-            block = next(self._blocks, None)
-            if block is None:
-                return 0
-            self._left = memoryview(block)
-        size = min(len(view), len(self._left))
-        view[:size] = self._left[:size]
-        self._left = self._left[size:]
-        return size
-
-
-def _zstd_blocks(packed: io.BufferedReader, path: str) -> Iterator[bytes]:
-    """The frames of a zstd file; unlike the library's own reader it notices a file that is cut short."""
-    try:
-        import zstandard
-    except ImportError:
-        raise InputError(
-            f"{path} is compressed with zstd, which needs an extra package",
-            hint="install it with `pip install 'batchctl[zstd]'`",
-        ) from None
-    frame = None
-    while data := packed.read1(ZSTD_CHUNK):
-        while data:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            try:
-                yield frame.decompress(data)
-            except zstandard.ZstdError as error:
-                raise _DamagedError(str(error)) from None
-            data = b""
-            if frame.eof:
-                data, frame = frame.unused_data, None
-    if frame is not None:
-        raise _DamagedError("the last frame has no end")
-
-
 def _transcoder(wide: io.BufferedReader, path: str) -> Callable[[memoryview], int]:
     """A function that fills a buffer with UTF-8 made from UTF-16; its byte-order mark goes.
 
@@ -321,4 +230,4 @@ def _transcoder(wide: io.BufferedReader, path: str) -> Callable[[memoryview], in
                 hint="save it as UTF-8",
             ) from None
 
-    return _Blocks(blocks()).fill
+    return Blocks(blocks()).fill

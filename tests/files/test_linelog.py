@@ -220,7 +220,7 @@ def test_no_room_is_said_and_loses_nothing_whole(tmp_path: Path, after: str, lin
     """A full disk is an error with a way out; whole lines are there, and the rest follows when there is room."""
     path = tmp_path / "results.jsonl"
     ran = subprocess.run([sys.executable, "-c", FULL, str(path), after], capture_output=True, text=True, check=True)
-    assert "batchctl poll" in ran.stdout
+    assert "goes on where it stopped" in ran.stdout
     with opened(path) as log:
         assert len(tail_lines(log)) == lines
         assert log.repaired == (after == "full")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import errno
 import gzip
 import hashlib
 import io
@@ -182,7 +183,7 @@ def test_no_input_is_refused(tmp_path: Path, name: str) -> None:
         ('{"id":"a"}\n'.encode("utf-16-le"), "not UTF-8"),
         ('{"id":"a"}\n'.encode("utf-32"), "not UTF-8"),
         (b"\xff\xfe" + A + b"\n" + b"x", "not UTF-16"),
-        (gzip.compress(b""), None),
+        (gzip.compress(b"", mtime=0), None),
     ],
 )
 def test_the_wrong_kind_of_file_is_named(tmp_path: Path, data: bytes, said: str | None) -> None:
@@ -329,3 +330,18 @@ def test_the_locale_changes_nothing(tmp_path: Path) -> None:
         [sys.executable, "-c", code, jsonl, csv], capture_output=True, text=True, check=True, env=environment
     )
     assert json.loads(ran.stdout) == [item, item]
+
+
+class Failing(io.BytesIO):
+    """A stream whose device fails."""
+
+    def readinto1(self, buffer: object, /) -> int:  # noqa: ARG002  # the protocol's signature
+        """Fail."""
+        raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_read_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device error while reading is a refusal, not a traceback."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Failing(A)))
+    with pytest.raises(InputError, match="-: Input/output error"):
+        list(open_source("-"))

@@ -97,7 +97,7 @@ def test_an_open_quote_is_named(tmp_path: Path) -> None:
     ("data", "said"),
     [
         (b"id,text,id\n1,x,y\n", "line 1: the header names 'id' more than once"),
-        (b"id,te\xe9xt\n1,x\n", "line 1: not UTF-8"),
+        (b"id,\xe9\n1,x\n", "line 1: not UTF-8"),
         (b'id,"text"x\n1,x\n', "line 1"),
     ],
 )

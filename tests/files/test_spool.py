@@ -83,3 +83,15 @@ def test_a_cut_spool_is_noticed(tmp_path: Path) -> None:
         read_line(file, 3, 10)
     with pytest.raises(StorageError, match="No such file"):
         open_slices(tmp_path / "nowhere", [(0, 1)])
+
+
+def test_no_room_is_said() -> None:
+    """A full disk is an error with a way out, while lines are appended and when they are synced."""
+    spool = SpoolWriter(Path("/dev/full"))
+    with pytest.raises(StorageError, match="No space left") as caught:
+        spool.append(b"x" * 300_000)
+    assert "free space" in (caught.value.hint or "")
+    spool.append(b"small")
+    for step in (spool.sync, spool.close):
+        with pytest.raises(StorageError, match="No space left"):
+            step()
