@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -105,3 +107,26 @@ async def test_leftovers_are_not_trusted(tmp_path: Path) -> None:
     await save(chunks(b"new"), tmp_path / "results")
     assert (tmp_path / "results").read_bytes() == b"new"
     assert names(tmp_path) == ["results"]
+
+
+@pytest.mark.slow
+def test_a_large_result_file_is_saved_and_walked_in_constant_memory(tmp_path: Path) -> None:
+    """200 MB of lines, some of them 5 MB, pass through a process that never holds 90 (field report 109)."""
+    code = (
+        "import asyncio, re, sys\n"
+        "from pathlib import Path\n"
+        "from batchctl.files.download import save\n"
+        "from batchctl.files.scan import scan_lines\n"
+        "async def chunks():\n"
+        "    for number in range(200):\n"
+        "        yield b'x' * 1_000_000 + (b'' if number % 5 else b'\\n')\n"
+        "path = Path(sys.argv[1])\n"
+        "asyncio.run(save(chunks(), path))\n"
+        "print(sum(len(line.raw) for line in scan_lines(path)))\n"
+        "print(re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())[1])\n"
+    )
+    arguments = [sys.executable, "-c", code, str(tmp_path / "results")]
+    ran = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    size, peak = map(int, ran.stdout.split())
+    assert size == 200_000_000
+    assert peak < 90_000
