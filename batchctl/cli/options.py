@@ -29,7 +29,7 @@ class Parsed(click.ParamType[Any]):
         try:
             return self._parse(value)
         except InputError as error:
-            self.fail(error.message, param, ctx)
+            self.fail(f"{error.message}; {error.hint}" if error.hint else error.message, param, ctx)
 
 
 DURATION = Parsed("duration", parse_duration)

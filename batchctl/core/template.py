@@ -10,6 +10,8 @@ from batchctl.core.plain import Parts, Render, Splicer, TemplateError, joiner
 
 __all__ = ["Splicer", "Template", "TemplateError"]
 
+WHOLE_ITEM = "item"  # names the fields that are no identifiers, such as most headers of spreadsheets
+
 
 class Template:
     """A compiled prompt template; made by `compile`.
@@ -65,7 +67,7 @@ class Template:
         return cls(name, names, frozenset(own), parts, render)
 
     def render(self, fields: Mapping[str, Any]) -> str:
-        """Fill the template with an item's fields.
+        """Fill the template with an item's fields; `item` is all of them, so `{{ item["Ticket ID"] }}` works too.
 
         Raises:
             TemplateError: a placeholder is neither a field nor a constant, or both, or the template fails on this
@@ -77,6 +79,8 @@ class Template:
                     f"{self._name} uses {constant!r}, which is a field of the item and a --var too: rename one",
                     constant,
                 )
+        if WHOLE_ITEM in self.names and WHOLE_ITEM not in fields:
+            return self._render({**fields, WHOLE_ITEM: fields})
         return self._render(fields)
 
     def blank(self, fields: Mapping[str, Any]) -> bool:

@@ -118,7 +118,7 @@ class _Rendered:
                 item_id = str(seq)
             else:
                 item_id = id_text(msgspec.json.decode(tokens[self._settings.id_field]))
-        except (ValueError, KeyError):
+        except (ValueError, KeyError, RecursionError):
             return None  # the slow way finds the words for what is wrong
         return self._built(item_id, self._maker.make(prompt, self._constant_system), repaired=False)
 

@@ -109,6 +109,7 @@ class Cutter:
         wire_id: custom id from (item id, seq, batch number).
         head: bytes of a line before the body, from (custom id, endpoint).
         skip_bad: bad records become failed items; without it they are only counted and named.
+        id_room: bytes a line may grow by when it goes into another batch, because its custom id names the batch.
         shown: how many problems are kept for people.
     """
 
@@ -121,6 +122,7 @@ class Cutter:
         head: Callable[[str, str], bytes],
         sink: Sink,
         skip_bad: bool,
+        id_room: int,
         shown: int = 20,
     ) -> None:
         self._build = build
@@ -129,6 +131,7 @@ class Cutter:
         self._head = head
         self._sink = sink
         self._skip_bad = skip_bad
+        self._id_room = id_room
         self._shown = shown
         self._groups: dict[object, tuple[Packer, PlannedBatch]] = {}
         self._pending: list[PlannedItem] = []
@@ -191,10 +194,10 @@ class Cutter:
         group = (built.endpoint, built.model) if self._limits.one_model else built.endpoint
         packer, batch = self._group(group, built.model)
         request = self._head(self._wire_id(built.id, self._seq, batch.number), built.endpoint) + built.body + b"}"
-        if not packer.fits(len(request)) or len(request) > self._limits.request_bytes:
+        if not packer.fits(len(request) + self._id_room) or len(request) > self._limits.request_bytes:
             self._oversize(built, len(request), line, source, path)
             return
-        if packer.add(len(request)) and batch.requests:
+        if packer.add(len(request) + self._id_room) and batch.requests:
             batch = self._new_batch(group, packer, built.model)
             request = self._head(self._wire_id(built.id, self._seq, batch.number), built.endpoint) + built.body + b"}"
         offset = self._sink.line(request)

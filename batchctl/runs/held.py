@@ -154,6 +154,11 @@ def wire_id(settings: Settings, token: str, limits: BatchLimits, item_id: str, s
     return custom_id(item_id, seq, token, limits.custom_id_pattern)
 
 
+def id_room(settings: Settings) -> int:
+    """Bytes a tagged request line may grow by when it goes into a batch with a longer number."""
+    return 10 if settings.tag_ids else 0
+
+
 @contextmanager
 def hold_locked(ctx: Context, store: Store, name: str) -> Iterator[HeldRun]:
     """Open a run whose lock the caller has.

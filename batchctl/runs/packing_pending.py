@@ -8,7 +8,7 @@ import msgspec
 
 from batchctl.core.packing import Packer
 from batchctl.files.spool import read_line
-from batchctl.runs.held import HeldRun
+from batchctl.runs.held import HeldRun, id_room
 from batchctl.state.rows import Member
 
 PAGE = 20_000
@@ -31,6 +31,7 @@ def pack_pending(run: HeldRun) -> list[int]:
         The numbers of the new batches.
     """
     limits = run.limits
+    room = id_room(run.settings)
     groups: dict[tuple[int, str | None], _Open] = {}
     made: list[int] = []
     after = 0
@@ -43,7 +44,7 @@ def pack_pending(run: HeldRun) -> list[int]:
                 batch = groups[group] = _Open(
                     Packer(limits.requests, limits.bytes, limits.envelope_bytes, limits.separator_bytes)
                 )
-            if batch.packer.add(member.length) and batch.seqs:
+            if batch.packer.add(member.length + room) and batch.seqs:
                 made.append(_close(run, batch, *group))
                 batch.seqs, batch.size, batch.tokens = [], 0, 0
             batch.seqs.append(member.seq)

@@ -18,7 +18,7 @@ from batchctl.providers import registry
 from batchctl.runs.building import make_builder
 from batchctl.runs.context import Context
 from batchctl.runs.cutting import Cut, Cutter, PlannedItem, Problem, bad_input
-from batchctl.runs.held import limits_for, wire_id
+from batchctl.runs.held import id_room, limits_for, wire_id
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import NewItem
 from batchctl.state.store import Store
@@ -136,6 +136,7 @@ def survey(request: PlanRequest, *, skip_bad: bool = True) -> Cut:
         head=form.head,
         sink=_NullSink(),
         skip_bad=skip_bad,
+        id_room=id_room(request.settings),
     )
     return cutter.read(request.sources())
 
@@ -183,6 +184,7 @@ def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]
         head=form.head,
         sink=sink,
         skip_bad=settings.skip_bad,
+        id_room=id_room(settings),
     )
     try:
         with sink:

@@ -59,6 +59,13 @@ def recover(run: HeldRun) -> None:
                 f"{log.path.name}: a line cut short by a crash was removed; its item is settled again",
                 level=Level.WARNING,
             )
+        if log.damaged:
+            run.emit(
+                "run.damaged",
+                f"{log.path.name}: {len(log.damaged):,} broken lines past what was counted were moved to "
+                f"{log.damaged_path}; their items are settled again",
+                level=Level.ERROR,
+            )
     if found or failed:
         run.emit(
             "run.recovered",

@@ -43,11 +43,16 @@ def start(ctx: Context, request: PlanRequest) -> Iterator[HeldRun]:
 
     try:
         with RunLock(work / "lock"):
-            row = _existing(ctx, request.name, open_store)
-            if row is None:
-                _announce(ctx, request.name, make_run(ctx, request, open_store))
-            else:
-                _refuse_difference(row, request)
+            try:
+                row = _existing(ctx, request.name, open_store)
+                if row is None:
+                    _announce(ctx, request.name, make_run(ctx, request, open_store))
+                else:
+                    _refuse_difference(row, request)
+            except BaseException:
+                if not ctx.state_path.exists():
+                    _remove_empty(work, new_folders)
+                raise
             with hold_locked(ctx, open_store(), request.name) as run:
                 recover(run)
                 _reopen(run, request.settings)
@@ -55,8 +60,6 @@ def start(ctx: Context, request: PlanRequest) -> Iterator[HeldRun]:
     finally:
         for store in opened:
             store.close()
-        if not ctx.state_path.exists():
-            _remove_empty(work, new_folders)
 
 
 def _existing(ctx: Context, name: str, open_store: Callable[[], Store]) -> RunRow | None:

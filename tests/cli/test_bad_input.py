@@ -188,3 +188,11 @@ def test_commands_that_read_make_no_state(make_desk: MakeDesk) -> None:
     for command in (["status"], ["poll"], ["show", "r"], ["results", "r"]):
         assert "state" in desk(*command, code=2).err
     nothing_happened(desk)
+
+
+def test_deep_nesting_is_a_bad_record(make_desk: MakeDesk) -> None:
+    """A line nested thousands deep is named, not a traceback."""
+    desk = make_desk()
+    ran = desk.start("submit", write(desk, b'{"id": "a", "text": ' + b"[" * 5000 + b"]" * 5000 + b"}\n"), code=2)
+    assert "line 1" in ran.err
+    nothing_happened(desk)

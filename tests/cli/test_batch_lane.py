@@ -340,3 +340,14 @@ def test_a_canceled_run_cancels_a_lost_create_too(make_desk: MakeDesk) -> None:
         desk("poll", "r")
     assert desk.status()["state"] == "canceled"
     assert desk.balanced()["counts"]["open"] == 0
+
+
+@PROVIDERS
+def test_tagged_ids_name_their_batch_in_every_round(make_desk: MakeDesk, provider: str) -> None:
+    """With --tag-ids a resubmission's custom ids name the new batch, and answers still find their items."""
+    desk = make_desk(provider, {"items": [{"prompt_contains": "item 4", "first_n_attempts": 1, "kind": "api_error"}]})
+    desk.start("submit", desk.items(6), "--tag-ids", "--max-requests", "3")
+    pass_until_quiet(desk, passes=3)
+    assert desk.balanced()["counts"]["succeeded"] == 6
+    tags = [entry["custom_id"].split("-")[2] for entry in desk.simulator.ledger()]
+    assert sorted(tags) == ["1", "1", "1", "2", "2", "2", "3"]

@@ -249,3 +249,11 @@ def test_names_are_the_items_fields() -> None:
 def test_blank_items_are_told(fields: dict[str, Any], *, blank: bool) -> None:
     """An item is blank when all fields of the template are there and say nothing (field report 44)."""
     assert compiled("{{ a }}{{ b }}").blank(fields) is blank
+
+
+def test_fields_that_are_no_identifiers_are_reached_through_the_item() -> None:
+    """A spreadsheet's header with a blank in it can be used; a field named `item` keeps its meaning."""
+    template = Template.compile('{{ item["Ticket ID"] }}: {{ text }}', name="p", constants={})
+    assert template.render({"Ticket ID": "7", "text": "x"}) == "7: x"
+    assert Template.compile("{{ item }}", name="p", constants={}).render({"item": "own"}) == "own"
+    assert Template.compile("{{ item }}", name="p", constants={}).render({"a": "b"}) == '{"a":"b"}'
