@@ -237,12 +237,12 @@ class Batches(BatchPacking):
         """Move a batch on, durably, setting other columns too (datetimes, mappings and lists are converted).
 
         The steps that do more have methods of their own: `intend`, `created`, `back_to_waiting`, `unknown`,
-        `withdraw`, `reject`.
+        `withdraw`, `reject`, `abandon`.
 
         Raises:
-            StaleStateError: the model does not allow it, or open items still wait for a batch that would be done.
+            StaleStateError: the model does not allow it, or open items still wait for a batch that would be collected.
         """
-        if target not in (BatchState.CANCELING, BatchState.ENDED, BatchState.COLLECTED, BatchState.ABANDONED):
+        if target not in (BatchState.CANCELING, BatchState.ENDED, BatchState.COLLECTED):
             raise ValueError(f"a move to {target} has its own method")
         if not columns.keys() <= MOVABLE:
             raise ValueError(f"columns that a move may not set: {sorted(columns.keys() - MOVABLE)}")
@@ -253,7 +253,7 @@ class Batches(BatchPacking):
             values["looks"] = 0
         with self._db.transaction(durable=True):
             self._move(run_id, number, target, **values)
-            if target in (BatchState.COLLECTED, BatchState.ABANDONED):
+            if target == BatchState.COLLECTED:
                 batch = self.get(run_id, number)
                 assert batch is not None  # just moved
                 held, _, _ = holdings(self._db, run_id, number, batch.first_seq, batch.last_seq)

@@ -146,6 +146,13 @@ class Runs:
             StaleStateError: the rows are not what the caller says, or the run is not in planning.
         """
         with self._db.transaction(durable=True):
+            changed = self._db.change(
+                "UPDATE runs SET state = 'open', planned = ?, inputs = ?, errors_bytes = ?, updated_at = ?,"
+                " failed = (SELECT count(*) FROM items WHERE run_id = runs.id AND state = 'failed')"
+                " WHERE id = ? AND state = 'planning'",
+                (planned, to_json(list(inputs)), errors_bytes, stamp(at), run_id),
+            )
+            expect(changed, 1, f"run {run_id} is not in planning")
             try:
                 # One sorted append: measured 2.4 times faster than a unique index kept while loading.
                 self._db.change(
@@ -155,13 +162,6 @@ class Runs:
                 )
             except sqlite3.IntegrityError as error:
                 raise DuplicateIdError(self._duplicates(run_id)) from error
-            changed = self._db.change(
-                "UPDATE runs SET state = 'open', planned = ?, inputs = ?, errors_bytes = ?, updated_at = ?,"
-                " failed = (SELECT count(*) FROM items WHERE run_id = runs.id AND state = 'failed')"
-                " WHERE id = ? AND state = 'planning'",
-                (planned, to_json(list(inputs)), errors_bytes, stamp(at), run_id),
-            )
-            expect(changed, 1, f"run {run_id} is not in planning")
             problems = verify.verify(self._db, run_id)
             if problems:
                 raise StaleStateError(f"the plan of run {run_id} does not add up: {problems[0]}")
