@@ -36,18 +36,30 @@ def work(
 
 async def _run(state: Path, verb: Callable[[Context], Awaitable[Any]], emit: Emit, addresses: Mapping[str, str]) -> Any:
     ctx = Context(state_path=state, emit=emit, simulator=addresses)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, _on_signal, ctx, number)
-    return await verb(ctx)
+    with _signals(ctx, asyncio.get_running_loop()):
+        return await verb(ctx)
 
 
-def _on_signal(ctx: Context, number: int) -> None:
-    """First signal: finish the step at hand and save. Second: leave at once, which loses nothing either."""
-    if ctx.stop.signal_number is not None:
-        os._exit(128 + number)
-    ctx.stop.request(number)
-    click.echo("batchctl: stopping after this step; once more to stop at once", err=True)
+@contextmanager
+def _signals(ctx: Context, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """First signal: finish the step at hand and save. Second: leave at once, which loses nothing either.
+
+    Handlers of the loop would wait for it, and reading a large input keeps it busy for minutes.
+    """
+
+    def on_signal(number: int, _frame: object) -> None:
+        if ctx.stop.signal_number is not None:
+            os._exit(128 + number)
+        ctx.stop.request(number, loop)
+        os.write(2, b"batchctl: stopping after this step; once more to stop at once\n")
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, on_signal) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,12 +28,27 @@ class Stop:
     def __init__(self) -> None:
         self.signal_number: int | None = None
         self._event = asyncio.Event()
+        self._at_once: str | None = None
 
-    def request(self, signal_number: int) -> None:
-        """Ask for a stop; the first signal decides the exit code."""
+    def request(self, signal_number: int, loop: asyncio.AbstractEventLoop) -> None:
+        """Ask for a stop, also from a signal handler; the first signal decides the exit code."""
         if self.signal_number is None:
             self.signal_number = signal_number
-        self._event.set()
+        loop.call_soon_threadsafe(self._event.set)
+        if self._at_once is not None:
+            raise InterruptedRunError(signal_number, self._at_once, hint="give the same command again to start over")
+
+    @contextmanager
+    def at_once(self, message: str) -> Iterator[None]:
+        """Inside, a stop raises where the program stands, also in a read that may wait for ever.
+
+        Only for work that sends nothing and is taken back whole.
+        """
+        self._at_once = message
+        try:
+            yield
+        finally:
+            self._at_once = None
 
     async def wait(self, seconds: float) -> None:
         """Wait, or return early because a stop was asked for."""

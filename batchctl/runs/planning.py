@@ -188,7 +188,8 @@ def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]
     )
     try:
         with sink:
-            cut = cutter.read(sources)
+            with ctx.stop.at_once("interrupted while reading the input: nothing was sent and nothing is kept"):
+                cut = cutter.read(sources)
             if cut.bad and not settings.skip_bad:
                 raise bad_input(cut.problems, str(cut.bad))
             sink.sync()

@@ -152,3 +152,21 @@ def test_any_locale_gives_the_same_files(make_desk: MakeDesk) -> None:
     shown = subprocess.run(command(desk, "items", "r"), env=env, check=True, capture_output=True)
     assert shown.stdout
     assert desk.lines("results.jsonl")[0]["id"] == "é🙂"
+
+
+def test_reading_can_be_interrupted(make_desk: MakeDesk) -> None:
+    """A signal while standard input is awaited ends at once; nothing was sent and nothing is left."""
+    desk = make_desk()
+    process = subprocess.Popen(
+        command(desk, *start_arguments(desk, "-", "submit")), stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdin is not None
+    process.stdin.write(b'{"id": "a", "text": "x"}\n')
+    process.stdin.flush()
+    until((desk.folder / "state" / "r" / "spool.jsonl").exists, "the input is being read")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"nothing was sent" in err
+    assert not (desk.folder / "state").exists()
+    assert desk.creates() == 0
