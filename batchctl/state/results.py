@@ -192,7 +192,7 @@ class Results:
     def _fail(self, run_id: int, number: int | None, lane: Lane, failures: Sequence[Failure], now: str) -> int:
         """Write the attempts and move the items; returns how many failed for good."""
         written = self._db.change_many(
-            "INSERT INTO attempts (run_id, seq, number, lane, batch, round, outcome, error_type, error_code,"
+            "INSERT OR IGNORE INTO attempts (run_id, seq, number, lane, batch, round, outcome, error_type, error_code,"
             " error_message, at) SELECT run_id, seq, attempts + 1, ?, batch, round, ?, ?, ?, ?, ? FROM items"
             " WHERE run_id = ? AND seq = ? AND state = 'open' AND batch IS ?",
             (
