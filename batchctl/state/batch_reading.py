@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 from batchctl.core.model import BatchState
 from batchctl.state.changing import quoted
 from batchctl.state.connection import Database
-from batchctl.state.rows import BATCH_COLUMNS, BatchRow, Load, batch_row, stamp
+from batchctl.state.rows import BATCH_COLUMNS, BatchRow, Load, batch_row
 
 FOLLOWED = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ABANDONED)
 """Batches whose status is asked for."""
@@ -34,10 +33,6 @@ class BatchReading:
     def in_state(self, run_id: int, *states: BatchState) -> list[BatchRow]:
         """The batches in one of these states, by number."""
         return self._where(f"run_id = ? AND state IN ({quoted(states)})", run_id)
-
-    def due(self, run_id: int, now: datetime) -> list[BatchRow]:
-        """The batches whose status is to be asked for by now."""
-        return self._where(f"run_id = ? AND state IN ({quoted(FOLLOWED)}) AND next_check_at <= ?", run_id, stamp(now))
 
     def known_ids(self, run_id: int) -> set[str]:
         """The batch ids that cannot be the one a run looks for: its own, and those other runs are certain of.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -159,36 +160,62 @@ class Database:
             self.connection.execute(sql)
 
 
-def set_journal(connection: sqlite3.Connection) -> bool:
-    """Switch to WAL; where the file system refuses it, to a truncated journal with full sync (field reports 179, 180).
+def open_journal(connect: Callable[[], sqlite3.Connection]) -> tuple[sqlite3.Connection, bool]:
+    """Connect with WAL; where the file system refuses it, with a truncated journal and full sync.
+
+    Field reports 179, 180.
 
     Returns:
-        Whether WAL is on.
+        The connection, and whether WAL is on.
     """
+    connection = connect()
     try:
-        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if _wal_works(connection):
+            connection.execute("PRAGMA synchronous = NORMAL")
+            return connection, True
+    except BaseException:
+        connection.close()
+        raise
+    connection.close()
+    # What failed may have marked the file as WAL. Only a new connection that is exclusive from its start, and so needs
+    # no shared memory, can switch it back.
+    connection = connect()
+    try:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = TRUNCATE")
+        connection.execute("PRAGMA locking_mode = NORMAL")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()  # the lock goes with the next read
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection, False
+
+
+def _wal_works(connection: sqlite3.Connection) -> bool:
+    """Turn WAL on and read once, because some file systems fail only when it is first used."""
+    try:
+        mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_IOERR:
             raise
-        mode = "refused"
-    if mode == "wal":
-        connection.execute("PRAGMA synchronous = NORMAL")
-        return True
-    connection.execute("PRAGMA journal_mode = TRUNCATE")
-    connection.execute("PRAGMA synchronous = FULL")
-    return False
+        return False
+    return bool(mode == ("wal",))
 
 
 def open_writable(path: Path) -> Database:
     """Open a state file to write, creating it (0600) or migrating it where needed."""
     _create(path)
-    connection = _connect(path, "rw")
+    with Translating(path):
+        with closing(_connect(path, "rw")) as first:
+            _settle(path, first)  # nothing is written into a file that is not ours
+        connection, wal = open_journal(partial(_connect, path, "rw"))
     try:
         with Translating(path):
-            _settle(path, connection)  # nothing is written into a file that is not ours
-            database = Database(path, connection, wal=set_journal(connection))
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            database = Database(path, connection, wal=wal)
             with database.transaction(durable=True):
                 if not _settle(path, connection):
                     from batchctl.state.migrations import migrate

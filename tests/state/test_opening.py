@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -9,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from batchctl.core.errors import InputError, StateError
-from batchctl.state.connection import Database, set_journal
+from batchctl.core.errors import InputError, StateError, StorageError
+from batchctl.state.connection import Database, open_journal
 from batchctl.state.store import Store
 from tests.state.making import create_run, plan
 
@@ -150,8 +152,9 @@ def test_without_wal_every_commit_is_synced(store: Store, path: Path) -> None:
     store._db.connection.execute("PRAGMA journal_mode = DELETE")
     store.close()
     # This VFS has no shared memory, as some network file systems have none, so SQLite refuses WAL.
-    connection = sqlite3.connect(f"file:{path}?vfs=unix-dotfile", uri=True, isolation_level=None)
-    wal = set_journal(connection)
+    connection, wal = open_journal(
+        lambda: sqlite3.connect(f"file:{path}?vfs=unix-dotfile", uri=True, isolation_level=None)
+    )
     assert not wal
     assert connection.execute("PRAGMA journal_mode").fetchone() == ("truncate",)
     fallen = Store(Database(path, connection, wal=wal))
@@ -163,6 +166,47 @@ def test_without_wal_every_commit_is_synced(store: Store, path: Path) -> None:
     fallen.close()
     with Store.open(path, readonly=True) as reader:
         assert reader.runs.all()[0].needs == "look"
+
+
+@pytest.mark.parametrize("largest", [4096, 16_384], ids=["switching fails", "first use fails"])
+def test_wal_that_fails_with_an_error(path: Path, largest: int) -> None:
+    """A file system where WAL is an I/O error gets the other journal too, and others can use the file."""
+    path.parent.mkdir()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE probe (a)")
+    connection.close()
+    child = os.fork()
+    if child == 0:  # pragma: no cover  # a process whose files may not grow to the size of WAL's shared memory
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (largest, largest))
+            connection, wal = open_journal(lambda: sqlite3.connect(path, isolation_level=None))
+            mode = connection.execute("PRAGMA journal_mode").fetchone()
+            other = sqlite3.connect(path, isolation_level=None)
+            other.execute("BEGIN IMMEDIATE")
+            os._exit(0 if not wal and mode == ("truncate",) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_full_disk_is_named(store: Store) -> None:
+    """No room is told as such, with nothing half written, and the store goes on when there is room again."""
+    (pages,) = store._db.row("PRAGMA page_count") or (0,)
+    store._db.connection.execute(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StorageError, match="disk is full"):
+        plan(store, items=5000, per_batch=5000)
+    store._db.connection.execute("PRAGMA max_page_count = 100000")
+    run = store.runs.get("night")
+    assert run is not None
+    assert store.items.page(run.id) == []
+    store.runs.purge(run.id)
+    plan(store)
+
+
+def test_a_name_the_file_system_refuses(tmp_path: Path) -> None:
+    """A file that cannot be created is told with the reason."""
+    with pytest.raises(StateError, match="cannot be created: File name too long"):
+        Store.open(tmp_path / ("x" * 300))
 
 
 def test_reading_is_quick_to_start(store: Store, path: Path) -> None:
