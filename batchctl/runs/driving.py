@@ -83,6 +83,8 @@ def stop_if_asked(run: HeldRun) -> None:
 
 def _say_what_it_needs(run: HeldRun) -> None:
     row = run.refresh()
+    if row.state is RunState.STOPPED:
+        return  # why it was stopped is what a person must know
     needs = None if is_settled(row) else needs_of_unknown(run) or _needs_of_pending(run)
     if needs != row.needs:
         run.store.runs.set_needs(run.id, needs, at=run.ctx.now())
