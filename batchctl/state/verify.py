@@ -17,10 +17,14 @@ def verify(db: Database, run_id: int) -> list[str]:
     states: Counter[str] = Counter()
     succeeded: Counter[int | None] = Counter()
     held: dict[int, tuple[int, int, int]] = {}
-    for state, batch, count, first, last in db.rows(
-        "SELECT state, batch, count(*), min(seq), max(seq) FROM items WHERE run_id = ? GROUP BY state, batch", (run_id,)
+    ends: dict[str, int] = {}
+    for state, batch, count, first, last, end in db.rows(
+        "SELECT state, batch, count(*), min(seq), max(seq), max(out_offset + out_length) FROM items"
+        " WHERE run_id = ? GROUP BY state, batch",
+        (run_id,),
     ):
         states[state] += count
+        ends[state] = max(ends.get(state, 0), end or 0)
         if state == "succeeded":
             succeeded[batch] += count
         if state == "open" and batch is not None:
@@ -31,13 +35,13 @@ def verify(db: Database, run_id: int) -> list[str]:
         (run_id,),
     )
     return [
-        *_run(db, run_id, states),
+        *_run(db, run_id, states, ends),
         *_batches(db, run_id, succeeded, failures, held),
         *_outcomes(db, run_id, succeeded, failures),
     ]
 
 
-def _run(db: Database, run_id: int, states: Counter[str]) -> list[str]:
+def _run(db: Database, run_id: int, states: Counter[str], ends: dict[str, int]) -> list[str]:
     row = db.row("SELECT planned, succeeded, failed, results_bytes, errors_bytes FROM runs WHERE id = ?", (run_id,))
     if row is None:
         return [f"there is no run {run_id}"]
@@ -51,19 +55,13 @@ def _run(db: Database, run_id: int, states: Counter[str]) -> list[str]:
         )
         if recorded != counted
     ]
-    ends: dict[str, int | None] = dict(
-        db.rows(
-            "SELECT state, max(out_offset + out_length) FROM items WHERE run_id = ? AND state <> 'open' GROUP BY state",
-            (run_id,),
-        )
-    )
     problems += [
         f"{name} ends at byte {recorded}, but an item's line ends at byte {ends[state]}"
         for name, state, recorded in (
             ("results.jsonl", "succeeded", results_bytes),
             ("errors.jsonl", "failed", errors_bytes),
         )
-        if (ends.get(state) or 0) > recorded
+        if ends.get(state, 0) > recorded
     ]
     return problems
 
