@@ -44,7 +44,8 @@ def run_command(*arguments: str) -> Ran:
     """Run the command line in this process."""
     from batchctl.cli.main import main
 
-    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True)
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
     err = io.StringIO()
     code = 0
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -52,7 +53,7 @@ def run_command(*arguments: str) -> Ran:
             main(list(arguments))
         except SystemExit as stop:
             code = int(stop.code or 0)
-    return Ran(code, out.buffer.getvalue().decode("utf-8"), err.getvalue())  # type: ignore[attr-defined]
+    return Ran(code, raw.getvalue().decode("utf-8"), err.getvalue())
 
 
 @dataclass
