@@ -95,6 +95,14 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        from batchctl.files.durable import named
+
+        problem = named(error)
+        if problem is None:
+            raise
+        say_error(problem)
+        sys.exit(problem.exit_code)
     sys.exit(0)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import click
 from batchctl.cli.env import option
 from batchctl.cli.options import BATCH_OPTIONS, INPUT_OPTIONS, RUN_OPTIONS, settings_from, with_options
 from batchctl.cli.session import state_options, work
+from batchctl.core.errors import BatchctlError
 from batchctl.runs.naming import free_name, made_name
 from batchctl.runs.planning import PlanRequest
 
@@ -66,7 +68,8 @@ def run(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
             faults=given["faults"],
         )
     finally:
-        say_summary(options["state"], request.name)
+        with suppress(BatchctlError):  # how the run ended is said, even where no summary can be made
+            say_summary(options["state"], request.name)
 
 
 @click.command()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import StrEnum
 
 from batchctl.core.model import ErrorKind, Outcome
 
+LONGEST_PAUSE = 3600.0  # seconds; what a provider asks for beyond it is asked again after it
 LONGEST_POLL = 600.0  # seconds; an interval longer than this is kept as it is
 _JITTER = 0.1
 _SLOWING = 1.5  # growth of the poll interval with each look that shows nothing new
@@ -51,6 +53,18 @@ def backoff(attempt: int, base: float, cap: float, random: float) -> float:
         random: from 0 to 1.
     """
     return random * min(cap, base * 2.0 ** min(attempt - 1, _DOUBLINGS))
+
+
+def is_due(moment: datetime | None, now: datetime, interval: float) -> bool:
+    """Whether a stored moment has come, or lies further ahead than any pause: then a clock was wrong.
+
+    Args:
+        interval: seconds between two looks, which may be longer than every other pause.
+    """
+    if moment is None:
+        return True
+    ahead = (moment - now).total_seconds()
+    return ahead <= 0 or ahead > max(LONGEST_PAUSE, interval * (1 + _JITTER))
 
 
 def poll_delay(interval: float, unchanged: int, failures: int, random: float) -> float:

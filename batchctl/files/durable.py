@@ -29,6 +29,11 @@ def storage_error(path: str | Path, error: OSError) -> StorageError:
     return StorageError(f"{path}: {error.strerror or error}", hint=_HINTS.get(error.errno or 0))
 
 
+def named(error: OSError) -> StorageError | None:
+    """An error that no place named (a full disk can show anywhere) as ours, or None where it says nothing to a user."""
+    return storage_error(error.filename or "a file could not be written", error) if error.errno in _HINTS else None
+
+
 @contextmanager
 def storage(path: str | Path) -> Iterator[None]:
     """Turn operating system errors about `path` into StorageError."""
@@ -55,11 +60,12 @@ def private(path: str, flags: int) -> int:
 
 def sync_folder(path: Path) -> None:
     """Put names created or replaced in a folder on the disk."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with storage(path):
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def replace(temporary: Path, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from batchctl.core.events import Level
 from batchctl.core.model import BatchState, CancelCause
 from batchctl.runs.held import HeldRun
 
@@ -19,5 +20,13 @@ async def withdraw_everything(run: HeldRun) -> None:
         run.store.batches.move(
             run.id, batch.number, BatchState.CANCELING, at=run.ctx.now(), cancel_cause=CancelCause.ASKED
         )
+        if not batch.certain:
+            run.emit(
+                "batch.not_canceled",
+                f"batch {batch.number} ({batch.batch_id}) may be somebody else's, so it is not canceled; its results tell",
+                batch=batch.number,
+                level=Level.WARNING,
+            )
+            continue
         run.emit("batch.canceling", f"batch {batch.number} ({batch.batch_id}): cancel asked for", batch=batch.number)
         await run.provider.cancel(batch.batch_id)

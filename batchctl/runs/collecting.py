@@ -17,6 +17,7 @@ from batchctl.core.events import Level
 from batchctl.core.ids import Foreign, Generated, Own, resolve
 from batchctl.core.model import Answer, BatchState, CancelCause, ItemState, Lane, Outcome, RunState
 from batchctl.files.download import save
+from batchctl.files.durable import private, storage
 from batchctl.files.scan import scan_lines
 from batchctl.providers.base import BatchCheck
 from batchctl.runs.held import HeldRun
@@ -217,7 +218,8 @@ def _account_for_rest(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
 def _quarantine(run: HeldRun, batch: BatchRow, raw: str) -> None:
     """Keep a line that fits nowhere, so that a person can look at it."""
     entry = {"batch_id": batch.batch_id, "batch": batch.number, "line": raw}
-    with (run.work / "quarantine.jsonl").open("ab") as file:
+    path = run.work / "quarantine.jsonl"
+    with storage(path), open(path, "ab", opener=private) as file:
         file.write(msgspec.json.encode(entry) + b"\n")
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from batchctl.core.errors import BatchctlError, Fault, ProviderError, SystemicError
 from batchctl.core.events import Level
 from batchctl.core.model import BatchState, RunState
+from batchctl.core.retry import is_due
 from batchctl.runs.canceling import withdraw_everything
 from batchctl.runs.context import InterruptedRunError
 from batchctl.runs.finishing import finish_if_settled, is_settled
@@ -122,9 +123,11 @@ def _pause(run: HeldRun) -> float | None:
     """Seconds until something is due; None when only a person (or `resubmit`) can move the run on."""
     now = run.ctx.now()
     moving = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchState.SUBMITTING)
-    due = [batch.next_check_at or now for batch in run.store.batches.in_state(run.id, *moving)]
+    interval = run.settings.interval
+    looks = [batch.next_check_at for batch in run.store.batches.in_state(run.id, *moving)]
+    due = [now if moment is None or is_due(moment, now, interval) else moment for moment in looks]
     waiting = run.store.batches.in_state(run.id, BatchState.WAITING)
-    due += [batch.not_before for batch in waiting if batch.not_before is not None and batch.not_before > now]
+    due += [batch.not_before for batch in waiting if batch.not_before and not is_due(batch.not_before, now, 0.0)]
     if not due:
         return run.settings.interval if waiting and run.row.state is RunState.OPEN else None
     return max(MIN_PAUSE, (min(due) - now).total_seconds())

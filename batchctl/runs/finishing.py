@@ -21,12 +21,20 @@ LIVE = (
     BatchState.ENDED,
 )
 PAGE = 5_000
+MANIFEST = "manifest.json"
+
+
+class _Manifest(msgspec.Struct):
+    """What tells whether a manifest is of the run as it is now."""
+
+    state: str
+    counts: dict[str, int]
 
 
 def finish_if_settled(run: HeldRun) -> bool:
     """Write the manifest and close the run where nothing is open any more; true when it is settled."""
     row = run.refresh()
-    if is_settled(row):
+    if is_settled(row) and _is_finished(run):
         return True
     if run.store.batches.in_state(run.id, *LIVE):
         return False
@@ -58,7 +66,7 @@ def close_open_items(run: HeldRun, outcome: Outcome) -> int:
 
 
 def finish(run: HeldRun) -> None:
-    """Recount, write the manifest, publish the files and mark the run done.
+    """Recount, write the manifest, publish the files and, last, mark the run done: dying before that finishes again.
 
     Raises:
         BatchctlError: the counters and the items disagree; the run stays open.
@@ -70,11 +78,12 @@ def finish(run: HeldRun) -> None:
             hint=f"`batchctl doctor {run.name}` shows and repairs what it can",
         )
     run.sync_logs()
-    if run.row.state is not RunState.CANCELED:
-        run.store.runs.move(run.id, RunState.DONE, needs=None, at=run.ctx.now())
     row = run.refresh()
-    write_manifest(run)
-    run.output.publish(("results.jsonl", "errors.jsonl", "manifest.json"))
+    ends_as = RunState.CANCELED if row.state is RunState.CANCELED else RunState.DONE
+    write_manifest(run, ends_as)
+    run.output.publish((*(f"{name}.jsonl" for name in ("results", "errors")), MANIFEST))
+    if row.state is not ends_as:
+        run.store.runs.move(run.id, ends_as, needs=None, at=run.ctx.now())
     run.emit(
         "run.done",
         f"run {run.name} is done: {row.succeeded:,} succeeded, {row.failed:,} failed of {row.planned:,}",
@@ -83,7 +92,19 @@ def finish(run: HeldRun) -> None:
     )
 
 
-def write_manifest(run: HeldRun) -> None:
-    """Write manifest.json beside the result files, whole or not at all."""
-    data = msgspec.json.format(msgspec.json.encode(manifest_of(run)), indent=2)
-    run.output.write_atomic("manifest.json", data + b"\n")
+def write_manifest(run: HeldRun, state: RunState) -> None:
+    """Write manifest.json beside the result files, whole or not at all; `state` is what the run will be."""
+    data = msgspec.json.format(msgspec.json.encode(manifest_of(run, state)), indent=2)
+    run.output.write_atomic(MANIFEST, data + b"\n")
+
+
+def _is_finished(run: HeldRun) -> bool:
+    """Whether `finish` got to its end: a done run says so itself, a canceled one by its manifest."""
+    if run.row.state is RunState.DONE:
+        return True
+    try:
+        manifest = msgspec.json.decode((run.output.local / MANIFEST).read_bytes(), type=_Manifest)
+    except (OSError, msgspec.DecodeError):
+        return False
+    counts = manifest.counts.get("succeeded"), manifest.counts.get("failed")
+    return manifest.state == run.row.state and counts == (run.row.succeeded, run.row.failed)

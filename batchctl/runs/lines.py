@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import IO
 
@@ -34,9 +35,22 @@ def endpoint_of(run: HeldRun, batch: BatchRow) -> str:
 
 def open_batch_lines(run: HeldRun, batch: BatchRow) -> IO[bytes]:
     """Open a batch's request lines; seekable, in constant memory."""
-    if run.settings.tag_ids and batch.round > 0:
+    if _has_own_lines(run, batch):
         return _retagged(run, batch)
     return open_slices(run.spool, ((row.offset, row.length + 1) for row in members(run, batch)))
+
+
+def size_of(run: HeldRun, batch: BatchRow) -> int:
+    """Bytes of a batch's request lines, each with its newline, exactly as they are sent."""
+    if not _has_own_lines(run, batch):
+        return batch.size
+    with _retagged(run, batch) as lines:
+        return lines.seek(0, io.SEEK_END)
+
+
+def _has_own_lines(run: HeldRun, batch: BatchRow) -> bool:
+    """Whether its custom ids name the batch, and so differ in length from those in the spool."""
+    return run.settings.tag_ids and batch.round > 0
 
 
 def _retagged(run: HeldRun, batch: BatchRow) -> IO[bytes]:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from batchctl.core.model import Outcome
+from batchctl.core.model import Outcome, RunState
 from batchctl.runs.held import HeldRun
 from batchctl.state.rows import BatchRow
 
 
-def manifest_of(run: HeldRun) -> dict[str, Any]:
-    """Everything about a run that another program needs to find and check its results."""
+def manifest_of(run: HeldRun, state: RunState) -> dict[str, Any]:
+    """Everything about a run, in the state it is about to have, that another program needs to check its results."""
     row = run.refresh()
     rates = run.rates(row.model, batch=True)
     return {
         "run": row.name,
-        "state": str(row.state),
+        "state": str(state),
         "fingerprint": row.fingerprint,
         "provider": row.provider,
         "endpoint": row.endpoint,

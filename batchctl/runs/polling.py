@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.events import Level
 from batchctl.core.model import BatchState, CancelCause
-from batchctl.core.retry import poll_delay
+from batchctl.core.retry import LONGEST_PAUSE, is_due, poll_delay
 from batchctl.providers.base import BatchCheck, Phase
 from batchctl.runs.collecting import collect
 from batchctl.runs.held import HeldRun
@@ -31,7 +31,7 @@ async def look_at_batches(run: HeldRun, *, all_of_them: bool) -> None:
     due = [
         batch
         for batch in run.store.batches.in_state(run.id, *OPEN)
-        if all_of_them or batch.next_check_at is None or batch.next_check_at <= now
+        if all_of_them or is_due(batch.next_check_at, now, run.settings.interval)
     ]
     gate = asyncio.Semaphore(SIDE_BY_SIDE)
 
@@ -60,7 +60,9 @@ async def _look(run: HeldRun, batch: BatchRow) -> None:
 def _failed_look(run: HeldRun, batch: BatchRow, error: ProviderError) -> None:
     """An outage, or an id the provider does not know for now: wait and say so; never a reason to send again."""
     failures = batch.check_failures + 1
-    delay = error.retry_after or poll_delay(run.settings.interval, 0, failures, run.ctx.random.random())
+    delay = min(error.retry_after or 0.0, LONGEST_PAUSE) or poll_delay(
+        run.settings.interval, 0, failures, run.ctx.random.random()
+    )
     run.store.batches.checked(
         run.id,
         batch.number,
@@ -116,12 +118,14 @@ def _slowness(run: HeldRun, batch: BatchRow, now: datetime) -> int:
     """How far looks are spaced out: a batch that has run for hours is not asked every minute."""
     if batch.submitted_at is None:
         return 0
-    return int((now - batch.submitted_at).total_seconds() / (LOOKS_A_STEP * run.settings.interval))
+    return max(0, int((now - batch.submitted_at).total_seconds() / (LOOKS_A_STEP * run.settings.interval)))
 
 
 async def _watch_deadline(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datetime) -> None:
     """Cancel a batch that is past its time, so that what it finished can be collected and the rest goes again."""
     assert batch.batch_id is not None
+    if not batch.certain:
+        return  # it may be somebody else's: only its results tell, so it runs to the provider's own end
     if batch.state is BatchState.CANCELING and check.phase is Phase.IN_PROGRESS:
         await run.provider.cancel(batch.batch_id)
     if batch.state is not BatchState.IN_PROGRESS or not _past_deadline(run, batch, check, now):

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from batchctl.core.errors import StorageError
 from batchctl.core.model import Answer, ErrorKind, ItemError, Lane, Outcome, Usage
 from batchctl.core.reply import parse_output
 from batchctl.core.retry import Decision, decide
@@ -53,11 +54,26 @@ class Slice:
     stop_reasons: Counter[str] = field(default_factory=Counter)
 
     def take(self, row: ItemRow, answer: Answer) -> None:
-        """Judge one answer and append its line; the item must still be open."""
+        """Judge one answer and append its line; the item must still be open.
+
+        Raises:
+            StorageError: lines of another slice are in the files without being counted, so writing that one failed.
+        """
+        if not (self.successes or self.failures):
+            self._refuse_after_failure()
         if answer.outcome is Outcome.SUCCEEDED:
             self._take_reply(row, answer)
         else:
             self._take_failure(row, answer)
+
+    def _refuse_after_failure(self) -> None:
+        """Nothing is appended after lines that do not count: the recorded end would pass over them."""
+        run = self.run
+        if run.store.results.ends(run.id) != (run.results.end, run.errors.end):
+            raise StorageError(
+                f"run {run.name}: writing earlier outcomes failed, so nothing more is written",
+                hint="give the same command again: it reads back what was written and goes on",
+            )
 
     def _take_reply(self, row: ItemRow, answer: Answer) -> None:
         text = answer.text

@@ -7,26 +7,28 @@ from datetime import timedelta
 from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.events import Level
 from batchctl.core.model import BatchState
+from batchctl.core.retry import is_due
 from batchctl.providers.base import Absent, Created, Found, Unknown
 from batchctl.runs.held import HeldRun
 from batchctl.runs.submitting import submission_of
 from batchctl.state.rows import BatchRow
 
-LOOKS = 2  # lists without a trace of the batch before it counts as never created
+LOOKS = 3  # lists without a trace of the batch before it counts as never created
 
 
 async def settle(run: HeldRun) -> bool:
     """Settle every intent without an id; true when none is left in doubt, so that sending may go on.
 
-    An intent counts as never accepted only when two lists, the last one `settle_after` seconds or more after it,
-    show no trace of it: a list may lag behind a create.
+    An intent counts as never accepted only when three lists, the last one `settle_after` seconds or more after the
+    first, show no trace of it: a list may lag behind a create, and a create may have come long after its intent
+    (its upload takes minutes), so the first look is what the wait is counted from.
 
     Raises:
         ProviderError: a systemic fault; the intents stay as they are.
     """
     clear = True
     for batch in run.store.batches.in_state(run.id, BatchState.SUBMITTING, BatchState.UNKNOWN):
-        if batch.next_check_at is not None and batch.next_check_at > run.ctx.now():
+        if not is_due(batch.next_check_at, run.ctx.now(), max(run.settings.interval, run.settings.settle_after)):
             clear = clear and batch.state is BatchState.UNKNOWN
             continue
         clear = await _settle_one(run, batch) and clear
@@ -88,10 +90,8 @@ def _adopt(run: HeldRun, batch: BatchRow, created: Created, *, certain: bool) ->
 
 def _absent(run: HeldRun, batch: BatchRow, file_id: str | None) -> bool:
     now = run.ctx.now()
-    assert batch.intent_at is not None
-    pause = timedelta(seconds=min(run.settings.interval, run.settings.settle_after / 2))
-    looks = run.store.batches.looked(run.id, batch.number, next_check_at=now + pause)
-    if looks < LOOKS or now < batch.intent_at + timedelta(seconds=run.settings.settle_after):
+    pause = timedelta(seconds=run.settings.settle_after / (LOOKS - 1))
+    if run.store.batches.looked(run.id, batch.number, next_check_at=now + pause) < LOOKS:
         return False
     if file_id is not None:
         run.store.batches.set_file(run.id, batch.number, file_id)

@@ -11,11 +11,11 @@ from batchctl.core.events import Level
 from batchctl.core.ids import intent_key
 from batchctl.core.model import BatchState
 from batchctl.core.packing import QueueLimits, admissible
-from batchctl.core.retry import backoff
+from batchctl.core.retry import LONGEST_PAUSE, backoff, is_due
 from batchctl.providers.base import Submission
 from batchctl.runs.budget import affordable
 from batchctl.runs.held import HeldRun
-from batchctl.runs.lines import endpoint_of, open_batch_lines
+from batchctl.runs.lines import endpoint_of, open_batch_lines, size_of
 from batchctl.runs.splitting import halve, refuse_single
 from batchctl.state.rows import BatchRow
 
@@ -47,7 +47,7 @@ def _next(run: HeldRun) -> BatchRow | None:
     """The first waiting batch that fits under the limits now."""
     now = run.ctx.now()
     waiting = run.store.batches.in_state(run.id, BatchState.WAITING)
-    ready = [batch for batch in waiting if batch.not_before is None or batch.not_before <= now]
+    ready = [batch for batch in waiting if is_due(batch.not_before, now, 0.0)]
     limits = QueueLimits(
         requests=run.settings.max_queued_requests, tokens=run.settings.max_enqueued_tokens, batches=None
     )
@@ -71,7 +71,7 @@ def submission_of(run: HeldRun, batch: BatchRow, key: str, intent_at: datetime) 
     return Submission(
         key=key,
         requests=batch.requests,
-        size=batch.size,
+        size=size_of(run, batch),
         endpoint=endpoint_of(run, batch),
         open_lines=lines,
         intent_at=intent_at,
@@ -162,7 +162,7 @@ def _pause(run: HeldRun, batch: BatchRow, error: ProviderError) -> float:
     if error.fault is Fault.SYSTEMIC:
         return 0.0
     if error.retry_after is not None:
-        return error.retry_after
+        return min(error.retry_after, LONGEST_PAUSE)
     scale = min(run.settings.interval / 60.0, 1.0)
     if error.fault is Fault.FILE_NOT_READY:
         return scale * 5.0 * (batch.refusals + 1)
