@@ -1,0 +1,139 @@
+"""What must hold when a run is settled, whatever happened to it before."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from batchctl.core.model import ItemState, RunState
+from batchctl.simulator.answers import answer
+from batchctl.state.store import Store
+from tests.torture.processes import SimulatorProcess
+from tests.torture.schedules import FINAL_KINDS, LAST_ROUND, ODD_KINDS, Schedule
+
+
+class Problem(NamedTuple):
+    """A promise that was not kept."""
+
+    kind: str
+    text: str
+
+
+def check(schedule: Schedule, folder: Path, simulator: SimulatorProcess) -> list[Problem]:
+    """Compare the state file, the result files and the simulator's ledger."""
+    results = _lines(folder / "out" / "results.jsonl")
+    errors = _lines(folder / "out" / "errors.jsonl")
+    ledger = [entry for entry in simulator.ledger() if not str(entry["custom_id"]).startswith("stranger")]
+    found = [
+        *_files(schedule, results, errors),
+        *_books(schedule, folder, results, errors),
+        *_paid(simulator, ledger),
+        *_kept(folder, ledger, results),
+        *_answers(schedule, results),
+    ]
+    with Store.open(folder / "state.db", readonly=True) as store:
+        run = store.runs.get("r")
+    if run is not None and run.state is not RunState.CANCELED:
+        found += _failures(schedule, errors)
+    return found
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line]
+
+
+def _files(schedule: Schedule, results: list[dict[str, Any]], errors: list[dict[str, Any]]) -> list[Problem]:
+    """Each item once, in one of the two files."""
+    wanted = Counter(f"i{number}" for number in range(1, schedule.items + 1))
+    seen = Counter(str(line["id"]) for line in results + errors)
+    return [Problem("files", f"{item} stands {seen[item]} times") for item in wanted | seen if seen[item] != 1]
+
+
+def _books(
+    schedule: Schedule, folder: Path, results: list[dict[str, Any]], errors: list[dict[str, Any]]
+) -> list[Problem]:
+    """The state file is sound, its counters agree with its rows, and its rows with the files."""
+    found = []
+    with Store.open(folder / "state.db", readonly=True) as store:
+        run = store.runs.get("r")
+        assert run is not None
+        found += [Problem("database", text) for text in store.damage()]
+        found += [Problem("books", text) for text in store.runs.verify(run.id)]
+        if (run.planned, run.succeeded, run.failed) != (schedule.items, len(results), len(errors)):
+            found.append(Problem("books", f"counts {run.planned} {run.succeeded} {run.failed} are not the files'"))
+        for name, state in (("results.jsonl", ItemState.SUCCEEDED), ("errors.jsonl", ItemState.FAILED)):
+            raw = (folder / "out" / name).read_bytes()
+            for item in store.items.page(run.id, state=state):
+                line = raw[item.out_offset or 0 : (item.out_offset or 0) + (item.out_length or 0)]
+                if not line or json.loads(line)["id"] != item.id:
+                    found.append(Problem("books", f"{item.id} is not where the state file says, in {name}"))
+    manifest = json.loads((folder / "out" / "manifest.json").read_bytes())
+    counts = manifest["counts"]
+    if (counts["succeeded"], counts["failed"], counts["open"]) != (len(results), len(errors), 0):
+        found.append(Problem("manifest", f"says {counts}"))
+    return found
+
+
+def _paid(simulator: SimulatorProcess, ledger: list[dict[str, Any]]) -> list[Problem]:
+    """No item was accepted while an earlier acceptance was alive or answered."""
+    ours = {entry["digest"] for entry in ledger}
+    return [
+        Problem("paid twice", json.dumps(violation))
+        for violation in simulator.get("violations")
+        if violation["digest"] in ours
+    ]
+
+
+def _kept(folder: Path, ledger: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[Problem]:
+    """What the provider answered with success is in results.jsonl, and every batch of ours is known."""
+    bodies = {line["id"] for line in results}
+    with Store.open(folder / "state.db", readonly=True) as store:
+        run = store.runs.get("r")
+        assert run is not None
+        known = {batch.batch_id for batch in store.batches.all(run.id)}
+        of_wire = {entry["custom_id"]: _item_of(store, run.id, entry["custom_id"]) for entry in ledger}
+    found = [
+        Problem("lost result", f"{of_wire[entry['custom_id']]} was answered in {entry['batch_id']}")
+        for entry in ledger
+        if entry["outcome"] == "succeeded" and of_wire[entry["custom_id"]] not in bodies
+    ]
+    lost = {entry["batch_id"] for entry in ledger} - known
+    refused = {entry["batch_id"] for entry in ledger if entry["outcome"] == "failed"}
+    return found + [Problem("lost batch", str(batch_id)) for batch_id in sorted(lost - refused)]
+
+
+def _item_of(store: Store, run_id: int, custom_id: str) -> str | None:
+    from batchctl.core.ids import Generated, resolve
+
+    row = store.runs.by_id(run_id)
+    assert row is not None
+    match resolve(custom_id, row.token):
+        case Generated(seq=seq):
+            return store.items.by_seqs(run_id, [seq])[seq].id
+        case _:
+            return custom_id
+
+
+def _answers(schedule: Schedule, results: list[dict[str, Any]]) -> list[Problem]:
+    """Each answer belongs to its item."""
+    odd = {rule["prompt_contains"] for rule in schedule.faults["items"] if rule["kind"] in ODD_KINDS}
+    found = []
+    for line in results:
+        text = f"text of item {line['id'][1:]}."
+        if any(part in text for part in odd):
+            continue
+        if line["text"] != answer(f"Answer this: {text}"):
+            found.append(Problem("answer", f"{line['id']} has {line['text']!r}"))
+    return found
+
+
+def _failures(schedule: Schedule, errors: list[dict[str, Any]]) -> list[Problem]:
+    """An item fails for good only for a permanent error, or after its resubmissions."""
+    final = [rule["prompt_contains"] for rule in schedule.faults["items"] if rule["kind"] in FINAL_KINDS]
+    return [
+        Problem("failed too early", json.dumps(line))
+        for line in errors
+        if line["round"] < LAST_ROUND and not any(part in f"text of item {line['id'][1:]}." for part in final)
+    ]

@@ -1,0 +1,209 @@
+"""Plays one schedule in a folder of its own, then leaves the run alone until it is settled, and checks it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from batchctl.core.model import BatchState, RunState
+from batchctl.runs.finishing import LIVE
+from batchctl.simulator import SimulatorConfig
+from batchctl.state.rows import RunRow
+from batchctl.state.store import Store
+from tests.torture.checking import Problem, check
+from tests.torture.processes import HUNG, KILLED, SimulatorProcess, command
+from tests.torture.schedules import Schedule, Step
+
+MODELS = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-5-mini"}
+PROMPT = "Answer this: {{ text }}\n"
+QUIET_PASSES = 40
+EXPECTED = frozenset({0, 1, 3, 4, 5, 6, 7, 8, KILLED})
+
+
+@dataclass
+class Played:
+    """What became of one schedule."""
+
+    schedule: Schedule
+    problems: list[Problem] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    log: str = ""
+
+
+def play(schedule: Schedule, *, keep: Path | None = None) -> Played:
+    """Play a schedule; `keep` is a folder that stays afterwards."""
+    folder = keep or Path(tempfile.mkdtemp(prefix="torture-"))
+    played = Played(schedule)
+    output = folder / "output.txt"
+    simulator = SimulatorProcess(
+        SimulatorConfig(speed=schedule.speed, faults=schedule.faults, **schedule.limits), output
+    )
+    try:
+        _Play(schedule, played, folder, simulator, output).all()
+    finally:
+        simulator.stop()
+        if output.exists():
+            played.log = output.read_text("utf-8", "replace")
+        if keep is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return played
+
+
+class _Play:
+    def __init__(
+        self, schedule: Schedule, played: Played, folder: Path, simulator: SimulatorProcess, output: Path
+    ) -> None:
+        self._schedule = schedule
+        self._played = played
+        self._folder = folder
+        self._simulator = simulator
+        self._output = output
+        self._items = folder / "items.jsonl"
+        self._items.write_text(
+            "".join(
+                json.dumps({"id": f"i{number}", "text": f"text of item {number}."}) + "\n"
+                for number in range(1, schedule.items + 1)
+            ),
+            "utf-8",
+        )
+        (folder / "prompt.txt").write_text(PROMPT, "utf-8")
+
+    def all(self) -> None:
+        """Every step, the quiet end, the checks."""
+        for number, step in enumerate(self._schedule.steps):
+            if number in self._schedule.strangers:
+                self._send_strangers()
+            self._take(step)
+            if self._played.problems:
+                return
+        self._simulator_said()
+        self._simulator.set_faults({})
+        if not self._settle():
+            return
+        self._played.problems += check(self._schedule, self._folder, self._simulator)
+
+    def _take(self, step: Step) -> int:
+        if step.advance:
+            self._simulator.advance(step.advance)
+        self._note(f"--- {step}")
+        code = command(self._arguments(step.verb), self._simulator.env, self._output, blow=step.blow, shift=step.shift)
+        self._note(f"--- exit {code}")
+        self._played.counts["commands"] += 1
+        self._played.counts["kills"] += code == KILLED
+        if code == HUNG:
+            self._problem("hung", f"{step} did not end")
+        elif code not in EXPECTED and not (code == 2 and step.verb not in ("submit", "run")):
+            self._problem("exit", f"{step} ended with {code}")
+        return code
+
+    def _arguments(self, verb: str) -> list[str]:
+        schedule = self._schedule
+        state = ["--state", str(self._folder / "state.db"), "--no-progress"]
+        fast = ["--interval", "0.05s", "--settle-after", "0.2s"]
+        match verb:
+            case "submit" | "run":
+                return [
+                    *(*state, verb, str(self._items), "--provider", schedule.provider, "--name", "r"),
+                    *("--model", MODELS[schedule.provider], "--prompt", str(self._folder / "prompt.txt")),
+                    *("--out", str(self._folder / "out"), *fast, *schedule.options),
+                ]
+            case "poll":
+                return [*state, "poll", "--resubmit"]
+            case "wait":
+                return [*state, "poll", "--resubmit", "--wait-limit", "3s"]
+            case _:
+                return [*state, verb, "r"]
+
+    def _settle(self) -> bool:
+        """Leave the run alone: no kills, no faults, time passes; true when everything has its outcome."""
+        for number in range(QUIET_PASSES):
+            verb = "submit" if number == 0 else "poll"
+            code = self._take(Step(verb, advance=4 * 3600.0 if number else 0.0))
+            if self._played.problems:
+                return False
+            if code == 8:
+                self._settle_unknown()
+            run, live = self._status()
+            if run is None:
+                continue
+            if run.state is RunState.STOPPED:
+                self._take(Step("resubmit"))
+            elif not run.open and not live and run.state in (RunState.DONE, RunState.CANCELED):
+                return True
+        self._problem("never settled", f"after {QUIET_PASSES} quiet passes: {run}, {live} batches")
+        return False
+
+    def _status(self) -> tuple[RunRow | None, int]:
+        """The run's row, and how many batches are on their way."""
+        state = self._folder / "state.db"
+        with Store.open(state, readonly=True) as store:
+            run = store.runs.get("r")
+            return run, 0 if run is None else len(store.batches.in_state(run.id, *LIVE))
+
+    def _settle_unknown(self) -> None:
+        """What a person does: look at the provider, and say which batch it is, or that there is none."""
+        sent: dict[str, set[str]] = {}
+        for entry in self._simulator.ledger():
+            sent.setdefault(entry["batch_id"], set()).add(entry["custom_id"])
+        state = self._folder / "state.db"
+        with Store.open(state, readonly=True) as store:
+            run = store.runs.get("r")
+            assert run is not None
+            unknown = store.batches.in_state(run.id, BatchState.UNKNOWN)
+            known = {batch.batch_id for batch in store.batches.all(run.id)}
+            members = {b.number: [m.id for m in store.items.members(run.id, b.number)] for b in unknown}
+        for batch in unknown:
+            self._played.counts["unknown creates"] += 1
+            wanted = set(members[batch.number])
+            found = [
+                batch_id
+                for batch_id, ids in sent.items()
+                if batch_id not in known and (ids == wanted or any(f"-{batch.number:x}-" in i for i in ids))
+            ]
+            chosen = [found[0], "--batch", str(batch.number)] if found else ["--absent", str(batch.number)]
+            arguments = ["--state", str(state), "adopt", "r", *chosen]
+            self._note(f"--- {' '.join(arguments[2:])}")
+            code = command(arguments, self._simulator.env, self._output)
+            self._note(f"--- exit {code}")
+
+    def _send_strangers(self) -> None:
+        """Somebody else sends batches of the sizes of ours, in the same account."""
+        if self._schedule.provider != "anthropic":
+            return
+        self._played.counts["strangers"] += 1
+        for size in {int(self._schedule.options[1]), self._schedule.items}:
+            requests = [
+                {
+                    "custom_id": f"stranger-{number}",
+                    "params": {
+                        "model": MODELS["anthropic"],
+                        "max_tokens": 10,
+                        "messages": [{"role": "user", "content": f"not ours {number} of {size}"}],
+                    },
+                }
+                for number in range(min(size, 12))
+            ]
+            self._simulator.ask(
+                "POST",
+                "/v1/messages/batches",
+                {"requests": requests},
+                {"x-api-key": "stranger", "anthropic-version": "2023-06-01"},
+            )
+
+    def _simulator_said(self) -> None:
+        stats = self._simulator.get("stats")
+        self._played.counts["faults"] += sum(stats["faults"].values())
+        self._played.counts["creates"] += sum(
+            count for name, count in stats["calls"].items() if name.endswith("batches.create")
+        )
+
+    def _problem(self, kind: str, text: str) -> None:
+        self._played.problems.append(Problem(kind, text))
+
+    def _note(self, text: str) -> None:
+        with self._output.open("a", encoding="utf-8") as file:
+            file.write(text + "\n")

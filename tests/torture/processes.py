@@ -1,0 +1,204 @@
+"""Real processes, forked from one that has everything imported: commands that can be killed, and the simulator."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import http.client
+import json
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from batchctl.simulator import SimulatorConfig
+from batchctl.simulator.server import Simulator
+from tests.torture.blows import Blow, arm
+
+LONGEST = 40.0  # seconds one command may take before it counts as hung
+KILLED = -signal.SIGKILL
+HUNG = -1
+PR_SET_PDEATHSIG = 1
+
+
+def preload() -> None:
+    """Import what commands import, so that a fork starts where a cold process would be after two seconds."""
+    import anthropic
+    import jinja2
+    import jsonschema
+    import openai
+    from anthropic import DefaultAioHttpClient as _  # noqa: F401  # its module is imported on first use
+    from openai import DefaultAioHttpClient as __  # noqa: F401
+
+    import batchctl.cli.main
+    import batchctl.cli.reading
+    import batchctl.cli.sending
+    import batchctl.cli.session
+    import batchctl.cli.steering
+    import batchctl.providers.anthropic
+    import batchctl.providers.openai
+    import batchctl.runs.verbs
+    import batchctl.state.migrations
+    from batchctl.core.prices import Rates
+    from batchctl.providers.sdk import trusted
+    from batchctl.runs.context import utc_now
+
+    trusted()
+    Rates.load("anthropic", "claude-sonnet-4-5", batch=True, at=utc_now())
+    assert anthropic, (jinja2, jsonschema, openai, batchctl)
+
+
+def spawn(work: Callable[[], int], output: Path) -> int:
+    """Fork a process that writes to a file and ends with the code `work` returns; returns its id."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 70
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it never outlives who forked it
+        handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        os.dup2(handle, 1)
+        os.dup2(handle, 2)
+        code = work()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:  # noqa: BLE001  # a forked process must not return into its parent's code
+        traceback.print_exc()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
+
+
+def reap(pid: int, seconds: float) -> int | None:
+    """Wait for a process; its exit code (negative: its signal), or None when it is still running."""
+    handle = os.pidfd_open(pid)
+    try:
+        ready, _, _ = select.select([handle], [], [], seconds)
+    finally:
+        os.close(handle)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) if ready else None
+
+
+def command(
+    arguments: list[str], env: Mapping[str, str], output: Path, *, blow: Blow | None = None, shift: float = 0.0
+) -> int:
+    """Run one command as a process of its own; its exit code, KILLED or HUNG."""
+
+    def work() -> int:
+        os.environ.update(env)
+        _quicken(shift)
+        if blow is not None and blow.point != "time":
+            arm(blow)
+        from batchctl.cli.main import main
+
+        try:
+            main(arguments)
+        except SystemExit as stop:
+            return int(stop.code or 0)
+
+    pid = spawn(work, output)
+    if blow is not None and blow.point == "time":
+        code = reap(pid, blow.seconds)
+        if code is not None:
+            return code
+        os.kill(pid, signal.SIGKILL)
+    code = reap(pid, LONGEST)
+    if code is None:
+        os.kill(pid, signal.SIGKILL)
+        reap(pid, LONGEST)
+        return HUNG
+    return code
+
+
+def _quicken(shift: float) -> None:
+    """Shorter timeouts, so that a hanging server costs no minutes, and a clock that is wrong."""
+    from batchctl.cli import session
+    from batchctl.core import retry
+    from batchctl.providers import anthropic, openai, sdk
+    from batchctl.runs.context import Context, utc_now
+
+    timeout = 0.7
+    vars(sdk).update(READ_TIMEOUT=timeout, CONNECT_TIMEOUT=0.3)
+    vars(retry)["LONGEST_POLL"] = timeout
+    (sdk.Sdk.call.__kwdefaults__ or {})["timeout"] = timeout
+    for module in (anthropic, openai):
+        vars(module)["send_timeout"] = lambda _size: timeout
+    if shift:
+        vars(session)["Context"] = partial(Context, now=lambda: utc_now() + timedelta(seconds=shift))
+
+
+class SimulatorProcess:
+    """A simulator in a process of its own, asked over its control endpoints."""
+
+    def __init__(self, config: SimulatorConfig, output: Path) -> None:
+        ours, theirs = os.pipe()
+        self._pid = spawn(lambda: _serve(config, theirs), output)
+        os.close(theirs)
+        with os.fdopen(ours) as pipe:
+            self.port = int(pipe.readline())
+        self.url = f"http://127.0.0.1:{self.port}"
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables by which the SDKs find it."""
+        return {
+            "ANTHROPIC_API_KEY": "torture",
+            "ANTHROPIC_BASE_URL": self.url,
+            "OPENAI_API_KEY": "torture",
+            "OPENAI_BASE_URL": f"{self.url}/v1",
+        }
+
+    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None) -> bytes:
+        """One call; the body of its answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            raw = None if body is None else json.dumps(body).encode()
+            connection.request(method, path, raw, {"content-type": "application/json", **(headers or {})})
+            answer = connection.getresponse()
+            data = answer.read()
+        finally:
+            connection.close()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {data[:300]!r}")
+        return data
+
+    def get(self, path: str) -> Any:
+        """The JSON behind a control endpoint."""
+        return json.loads(self.ask("GET", f"/simulator/{path}"))
+
+    def ledger(self) -> list[dict[str, Any]]:
+        """Every acceptance, in order."""
+        return [json.loads(line) for line in self.ask("GET", "/simulator/ledger").split(b"\n") if line]
+
+    def set_faults(self, faults: dict[str, Any]) -> None:
+        """Replace the fault rules."""
+        self.ask("POST", "/simulator/faults", faults)
+
+    def advance(self, seconds: float) -> None:
+        """Push the simulator's clock forward."""
+        self.ask("POST", "/simulator/clock", {"advance": seconds})
+
+    def stop(self) -> None:
+        """End it."""
+        os.kill(self._pid, signal.SIGKILL)
+        reap(self._pid, LONGEST)
+
+
+def _serve(config: SimulatorConfig, pipe: int) -> int:
+    async def live() -> None:
+        simulator = Simulator(config)
+        await simulator.start()
+        os.write(pipe, f"{simulator.port}\n".encode())
+        os.close(pipe)
+        await asyncio.Event().wait()
+
+    asyncio.run(live())
+    return 0

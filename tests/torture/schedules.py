@@ -1,0 +1,210 @@
+"""Schedules: what happens in one run of the campaign, made from a seed and shrunk when it shows a violation."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tests.torture.blows import POINTS, Blow
+
+FLOWING = 36_000.0  # simulated seconds a second, where commands wait by themselves
+DAY = 86_400.0
+LAST_ROUND = 2
+
+FINAL_KINDS = ("invalid_request", "context_too_long")
+PASSING_KINDS = ("api_error", "overloaded", "rate_limit", "status_0", "expired", "missing")
+ODD_KINDS = ("refusal", "truncated", "null_content", "empty", "not_json", "line_separators")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command.
+
+    Args:
+        verb: `submit`, `run`, `poll`, `wait`, `resubmit` or `cancel`.
+        advance: simulated seconds that pass before it.
+        shift: seconds by which this machine's clock is wrong while it runs.
+    """
+
+    verb: str
+    advance: float = 0.0
+    shift: float = 0.0
+    blow: Blow | None = None
+
+    def __str__(self) -> str:
+        parts = [self.verb]
+        if self.advance:
+            parts.append(f"{self.advance:.0f} s later")
+        if self.shift:
+            parts.append(f"clock off by {self.shift:.0f} s")
+        if self.blow:
+            parts.append(str(self.blow))
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One run from its first command to the point where it is left alone and must settle.
+
+    Args:
+        strangers: batches of equal size that somebody else sends in the same account, by step.
+    """
+
+    seed: int
+    provider: str
+    items: int
+    options: tuple[str, ...]
+    speed: float
+    faults: dict[str, list[dict[str, Any]]]
+    steps: tuple[Step, ...]
+    strangers: tuple[int, ...] = ()
+    limits: dict[str, Any] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """The schedule as a person reads it."""
+        lines = [f"seed {self.seed}: {self.provider}, {self.items} items, {' '.join(self.options)}, {self.limits}"]
+        lines += [f"  fault {section}: {rule}" for section, rules in self.faults.items() for rule in rules]
+        lines += [f"  stranger before step {number}" for number in self.strangers]
+        lines += [f"  {number}. {step}" for number, step in enumerate(self.steps)]
+        return "\n".join(lines)
+
+    def smaller(self) -> Iterator[Schedule]:
+        """Schedules with one thing less, the largest pieces first."""
+        for number in range(1, len(self.steps)):
+            yield replace(self, steps=self.steps[:number] + self.steps[number + 1 :])
+        for section, rules in self.faults.items():
+            for number in range(len(rules)):
+                kept = rules[:number] + rules[number + 1 :]
+                yield replace(self, faults={**self.faults, section: kept})
+        if self.strangers:
+            yield replace(self, strangers=())
+        for number, step in enumerate(self.steps):
+            for less in (replace(step, blow=None), replace(step, shift=0.0)):
+                if less != step:
+                    yield replace(self, steps=(*self.steps[:number], less, *self.steps[number + 1 :]))
+        if self.items > 1:
+            yield replace(self, items=self.items // 2)
+
+
+def make_schedule(seed: int) -> Schedule:
+    """The schedule of a seed; the same for ever."""
+    chance = random.Random(seed)
+    provider = chance.choice(("anthropic", "openai"))
+    speed = chance.choice((0.0, FLOWING))
+    items = chance.randint(1, 12)
+    options = ["--max-requests", str(chance.choice((1, 2, 3, 5, 100))), "--deadline", "3h"]
+    if chance.random() < 0.2:
+        options.append("--tag-ids")
+    if chance.random() < 0.2:
+        options += ["--max-queued-requests", str(chance.randint(5, 8))]
+    limits: dict[str, Any] = {"seed": seed}
+    if chance.random() < 0.1:
+        limits[f"{provider}_max_requests"] = chance.randint(1, 4)
+    return Schedule(
+        seed=seed,
+        provider=provider,
+        items=items,
+        options=tuple(options),
+        speed=speed,
+        faults=_faults(chance, provider, items, speed),
+        steps=tuple(_steps(chance, speed)),
+        strangers=(chance.randint(1, 4),) if chance.random() < 0.1 else (),
+        limits=limits,
+    )
+
+
+def _steps(chance: random.Random, speed: float) -> Iterator[Step]:
+    first = ("run", "submit") if speed else ("submit",)
+    later = ("run", "wait", "poll", "resubmit") if speed else ("poll", "poll", "submit", "resubmit")
+    yield Step(chance.choice(first), blow=_blow(chance, 0.9))
+    for _ in range(chance.randint(1, 6)):
+        advance = 0.0 if speed else chance.choice((0.0, 5.0, 70.0, 3600.0, 4 * 3600.0))
+        yield Step(chance.choice(later), advance, _shift(chance), _blow(chance, 0.7))
+    if chance.random() < 0.05:
+        yield Step("cancel", 0.0, 0.0, _blow(chance, 0.5))
+
+
+def _shift(chance: random.Random) -> float:
+    return chance.choice((-DAY, -3600.0, 3600.0, 3 * DAY)) if chance.random() < 0.08 else 0.0
+
+
+def _blow(chance: random.Random, likely: float) -> Blow | None:
+    if chance.random() > likely:
+        return None
+    if chance.random() < 0.3:
+        return Blow("time", seconds=chance.choice((0.05, 0.15, 0.4)) * chance.random() * 2)
+    point = chance.choice((*POINTS, "any", "any"))
+    nth = int(2 ** (chance.random() * (6.5 if point == "any" else 4)))
+    hows = {"write": ("before", "after", "torn", "full"), "fsync": ("before", "after", "full")}
+    return Blow(point, nth, chance.choice(hows.get(point, ("before", "after"))))
+
+
+def _faults(chance: random.Random, provider: str, items: int, speed: float) -> dict[str, list[dict[str, Any]]]:
+    return {
+        "calls": [_call_fault(chance, provider) for _ in range(chance.choice((0, 0, 1, 1, 2, 3)))],
+        "items": [_item_fault(chance, items) for _ in range(chance.choice((0, 0, 1, 2)))],
+        "batches": [_batch_fault(chance, provider, speed) for _ in range(chance.choice((0, 0, 1)))],
+        "files": [{"nth": chance.randint(1, 3), "not_found_creates": chance.randint(1, 2)}]
+        if provider == "openai" and chance.random() < 0.15
+        else [],
+    }
+
+
+def _call_fault(chance: random.Random, provider: str) -> dict[str, Any]:
+    results = "anthropic.batches.results" if provider == "anthropic" else "openai.files.content"
+    calls = ["batches.create", "batches.create", "batches.retrieve", "batches.list", "batches.cancel"]
+    if provider == "openai":
+        calls += ["files.upload", "files.list"]
+    endpoint = chance.choice([*(f"{provider}.{call}" for call in calls), results])
+    which = {"endpoint": endpoint, "nth": chance.randint(1, 4)}
+    when = {"when": chance.choice(("before", "after"))}
+    actions: list[dict[str, Any]] = [
+        {"action": "drop", **when},
+        {"action": "drop", **when},
+        {"action": "html", **when},
+        {"action": "status", "status": chance.choice((429, 500, 503, 529)), **when},
+        {"action": "hang", "seconds": 5, **when},
+    ]
+    if endpoint.endswith(("retrieve", "cancel")):
+        actions.append({"action": "status", "status": 404})
+    if endpoint == results:
+        actions += [
+            {"action": "truncate", "bytes": chance.randint(1, 800), "content_length": chance.random() < 0.5},
+            {"action": "lines", "duplicate": chance.randint(0, 3), "unknown": 1, "blank": 1, "no_id": 1, "junk": 1},
+            {"action": "lines", "drop": 1, "crlf": True, "line_separators": True},
+        ]
+    action = chance.choice(actions)
+    if action.get("status") == 429:
+        action["when"] = "before"
+    return which | action
+
+
+def _item_fault(chance: random.Random, items: int) -> dict[str, Any]:
+    which: dict[str, Any] = {"prompt_contains": f"item {chance.randint(1, items)}."}
+    kind = chance.choice((*FINAL_KINDS, *PASSING_KINDS, *PASSING_KINDS, *ODD_KINDS))
+    if kind in PASSING_KINDS and chance.random() < 0.7:
+        which["first_n_attempts"] = chance.randint(1, 2)
+    return which | {"kind": kind}
+
+
+def _batch_fault(chance: random.Random, provider: str, speed: float) -> dict[str, Any]:
+    which: dict[str, Any] = {"nth": chance.randint(1, 3)}
+    effects: list[dict[str, Any]] = [
+        {"stuck": chance.random()},
+        {"stuck": True, "cancel_seconds": 300},
+        {"expire": chance.random(), "expire_after": 3600},
+        {"retrieve_404_calls": chance.randint(1, 3)},
+        {"status": "thinking"},
+        {"duration": 5 * 3600, "cancel_finishes": True},
+    ]
+    if speed:
+        effects += [{"list_lag_seconds": 0.05 * speed}] * 2
+    if provider == "openai":
+        effects += [
+            {"fail": "token_limit_exceeded"},
+            {"error_file_id": chance.choice(("", "missing"))},
+            {"counts": "all_completed"},
+        ]
+    return which | chance.choice(effects)
