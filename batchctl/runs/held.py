@@ -11,7 +11,7 @@ from typing import Any
 from batchctl.core.errors import InputError
 from batchctl.core.events import Event, Level
 from batchctl.core.ids import custom_id, tagged_id
-from batchctl.core.model import ItemError
+from batchctl.core.model import ItemError, RunState
 from batchctl.core.prices import Rates
 from batchctl.core.reply import ReplyCheck
 from batchctl.files.linelog import LineLog
@@ -129,8 +129,9 @@ class HeldRun:
 
     async def aclose(self) -> None:
         """Close the provider's connections, if any were opened."""
-        if "provider" in self.__dict__:
-            await self.provider.aclose()
+        provider = self.__dict__.pop("provider", None)
+        if provider is not None:
+            await provider.aclose()
 
 
 def limits_for(form: RequestFormat, settings: Settings) -> BatchLimits:
@@ -183,9 +184,20 @@ def hold(ctx: Context, store: Store, name: str) -> Iterator[HeldRun]:
 
     Raises:
         HeldError: another process holds it.
-        InputError: there is no such run.
+        InputError: there is no such run, or its planning died.
     """
     if store.runs.get(name) is None:
         raise InputError(f"no run {name!r} in {ctx.state_path}", hint="`batchctl status` lists the runs")
-    with RunLock(workdir(ctx.state_path, name) / "lock"), hold_locked(ctx, store, name) as run:
-        yield run
+    with RunLock(workdir(ctx.state_path, name) / "lock"):
+        _refuse_half_planned(store, name)
+        with hold_locked(ctx, store, name) as run:
+            yield run
+
+
+def _refuse_half_planned(store: Store, name: str) -> None:
+    row = store.runs.get(name)
+    if row is not None and row.state is RunState.PLANNING:
+        raise InputError(
+            f"run {name} was never planned to its end, so nothing of it was sent",
+            hint="give the command that started it again; it starts anew",
+        )

@@ -175,6 +175,7 @@ class _Play:
         if self._schedule.provider != "anthropic":
             return
         self._played.counts["strangers"] += 1
+        most = int(self._schedule.limits.get("anthropic_max_requests", self._schedule.items))
         for size in {int(self._schedule.options[1]), self._schedule.items}:
             requests = [
                 {
@@ -185,7 +186,7 @@ class _Play:
                         "messages": [{"role": "user", "content": f"not ours {number} of {size}"}],
                     },
                 }
-                for number in range(min(size, 12))
+                for number in range(min(size, most))
             ]
             self._simulator.ask(
                 "POST",
