@@ -53,6 +53,7 @@ class LineLog:
         self._unsynced: StorageError | None = None
         self._recorded = recorded
         make_folder(path.parent)
+        self._settle_staged()
         self._handle = self._open()
         try:
             self._check_recorded()
@@ -170,18 +171,14 @@ class LineLog:
     def _good_tail(self) -> Iterator[bytes]:
         return (line.raw for line in scan_lines(self.path, start=self._recorded) if _is_good(line.raw))
 
-    def _rewrite(self, lines: Iterable[bytes]) -> array[int]:
-        """Replace the file by one of these lines, whole or not at all; returns their offsets."""
+    def _rewrite(self, lines: Iterable[bytes]) -> None:
+        """Replace the file by one of these lines, whole or not at all."""
         temporary = self.path.with_name(f".{self.path.name}.part")
-        writer = SpoolWriter(temporary)
-        offsets = array("q", (writer.append(line) for line in lines))
-        writer.sync()
-        writer.close()
+        _write_lines(temporary, lines)
         with storage(self.path):
             replace(temporary, self.path)
         os.close(self._handle)
         self._handle = self._open()
-        return offsets
 
     def tail(self) -> Iterator[tuple[int, int, bytes]]:
         """The lines past the recorded ones, as (offset, length, bytes) without newlines, as they were on opening."""
@@ -230,8 +227,11 @@ class LineLog:
             self._failed = self._unsynced = storage_error(self.path, error)
             raise self._unsynced from None
 
-    def rewrite(self, keep: Iterable[tuple[int, int]]) -> array[int]:
-        """Replace the file by some of its lines, whole or not at all.
+    def stage(self, keep: Iterable[tuple[int, int]]) -> array[int]:
+        """Write a file of some of these lines beside this one, whole and synced; `adopt` makes it this one.
+
+        It takes effect in the moment the state file records its size: who opens the log after that adopts it, who
+        opens it before that removes it. It must be shorter than what is recorded, so that the two cannot be mistaken.
 
         Args:
             keep: (offset, length without newline) of the lines to keep, in their new order.
@@ -241,9 +241,29 @@ class LineLog:
         """
         self.flush()
         with self.path.open("rb") as old:
-            offsets = self._rewrite(read_line(old, offset, length) for offset, length in keep)
-        self.end = self._tail_end = os.fstat(self._handle).st_size
-        return offsets
+            return _write_lines(self._staged, (read_line(old, offset, length) for offset, length in keep))
+
+    def adopt(self) -> None:
+        """Put the staged file, which the state file counts by now, in the place of this one."""
+        with storage(self.path):
+            replace(self._staged, self.path)
+        os.close(self._handle)
+        self._handle = self._open()
+        self.end = self._tail_end = self._recorded = os.fstat(self._handle).st_size
+
+    @property
+    def _staged(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.next")
+
+    def _settle_staged(self) -> None:
+        """Finish or undo a `stage` whose process died."""
+        with storage(self._staged):
+            if not self._staged.exists():
+                return
+            if self._staged.stat().st_size == self._recorded:
+                replace(self._staged, self.path)
+            else:
+                self._staged.unlink()
 
     def close(self) -> None:
         """Write what is left and close; a failure that was raised before is not raised again."""
@@ -252,6 +272,15 @@ class LineLog:
                 self.flush()
         finally:
             os.close(self._handle)
+
+
+def _write_lines(path: Path, lines: Iterable[bytes]) -> array[int]:
+    """Write a file of these lines, synced; returns their offsets."""
+    writer = SpoolWriter(path)
+    offsets = array("q", (writer.append(line) for line in lines))
+    writer.sync()
+    writer.close()
+    return offsets
 
 
 def _is_good(raw: bytes) -> bool:

@@ -181,15 +181,36 @@ def test_a_file_in_the_folders_place_is_named(tmp_path: Path) -> None:
         LineLog.open(tmp_path / "out" / "results.jsonl", 0)
 
 
-def test_rewrite_keeps_what_it_is_told(tmp_path: Path) -> None:
+def test_a_staged_file_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
     """Kept lines get new places, in the order asked for; the file is whole and goes on."""
     with opened(tmp_path / "results.jsonl") as log:
         places = [log.append(line) for line in LINES]
-        offsets = log.rewrite([places[2], places[0]])
+        offsets = log.stage([places[2], places[0]])
+        assert log.path.read_bytes() == b"".join(line + b"\n" for line in LINES)
+        log.adopt()
         assert log.path.read_bytes() == LINES[2] + b"\n" + LINES[0] + b"\n"
         assert list(offsets) == [0, len(LINES[2]) + 1]
         assert log.append(LINES[1])[0] == len(LINES[2]) + len(LINES[0]) + 2
     assert log.path.read_bytes() == b"\n".join([LINES[2], LINES[0], LINES[1]]) + b"\n"
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2])
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_process_that_dies_with_a_staged_file_leaves_one_or_the_other(
+    tmp_path: Path, keep: int, *, counted: bool
+) -> None:
+    """What the state file recorded decides which of the two files is the log."""
+    path = tmp_path / "errors.jsonl"
+    with opened(path) as log:
+        places = [log.append(line) for line in LINES]
+        log.stage(places[:keep])
+    kept = LINES[:keep] if counted else LINES
+    recorded = sum(len(line) + 1 for line in kept)
+    with opened(path, recorded) as log:
+        assert log.end == recorded
+        assert not log.repaired
+    assert path.read_bytes() == b"".join(line + b"\n" for line in kept)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
 FULL = """

@@ -1,0 +1,58 @@
+"""Takes failed items back: their lines leave errors.jsonl and they are pending again, whole or not at all.
+
+Asked for by a person (`resubmit --failed`), or by a late answer of a batch that had been given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from batchctl.core.model import ItemState, RunState
+from batchctl.runs.held import HeldRun
+from batchctl.state.rows import ItemRow
+
+PAGE = 20_000
+
+
+def take_back(run: HeldRun, seqs: Sequence[int]) -> None:
+    """Make failed items pending again; nothing of the run may be written but not counted.
+
+    The shorter errors.jsonl is written beside the old one, then one transaction makes it count. A process that dies
+    before that has changed nothing; one that dies after it leaves a file that the next one puts in place.
+
+    Raises:
+        StaleStateError: one of them is not failed, or was never a request.
+    """
+    if not seqs:
+        return
+    leaving = frozenset(seqs)
+    places = sorted(
+        (row.out_offset, row.out_length, row.seq)
+        for row in _failed(run)
+        if row.out_offset is not None and row.out_length is not None and row.seq not in leaving
+    )
+    offsets = run.errors.stage((offset, length) for offset, length, _ in places)
+    lengths = [length for _, length, _ in places]
+    end = offsets[-1] + lengths[-1] + 1 if offsets else 0
+    with run.store.transaction(durable=True):
+        run.store.results.reopen(run.id, seqs, at=run.ctx.now())
+        run.store.results.remap(
+            run.id, {seq: place for (_, _, seq), place in zip(places, zip(offsets, lengths, strict=True), strict=True)}
+        )
+        run.store.results.set_ends(run.id, run.results.end, end)
+        if run.refresh().state is RunState.DONE:
+            run.store.runs.move(run.id, RunState.OPEN, needs=None, at=run.ctx.now())
+    run.errors.adopt()
+    run.refresh()
+
+
+def requestable(run: HeldRun) -> list[int]:
+    """The failed items that were requests, so that they can be sent again; bad records cannot."""
+    return [row.seq for row in _failed(run) if row.offset is not None]
+
+
+def _failed(run: HeldRun) -> Iterator[ItemRow]:
+    after = 0
+    while page := run.store.items.page(run.id, state=ItemState.FAILED, after_seq=after, limit=PAGE):
+        yield from page
+        after = page[-1].seq
