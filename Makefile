@@ -46,10 +46,10 @@ fmt: $(READY)
 	$(BIN)/ruff format .
 
 docs: $(READY)
-	$(BIN)/cog -r -I docs README.md docs/*.md
+	$(BIN)/cog -r -P -I docs README.md docs/*.md
 
 docs-check: $(READY)
-	$(BIN)/cog --check -I docs README.md docs/*.md
+	$(BIN)/cog --check -P -I docs README.md docs/*.md
 
 check: lint type test docs-check
 

@@ -25,6 +25,7 @@ CREATE TABLE runs (
     needs TEXT,
     created_at TEXT NOT NULL,
     updated_at TEXT NOT NULL,
+    finished_at TEXT,
     CHECK (state = 'planning' OR (succeeded >= 0 AND failed >= 0 AND succeeded + failed <= planned))
 ) STRICT;
 

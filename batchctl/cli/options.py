@@ -128,6 +128,8 @@ def settings_from(given: dict[str, Any]) -> Settings:
         raise InputError("no model", hint="give --model NAME")
     if given["requests"] and (given["prompt"] or given["system"]):
         raise InputError("--requests takes finished requests: --prompt and --system do not go with it")
+    if given.get("max_cost") and not (given["max_tokens"] or form.default_max_tokens):
+        raise InputError("--max-cost needs --max-tokens: without it an answer's cost has no bound")
     simulate = given["simulate"]
     return Settings(
         provider=given["provider"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
@@ -18,11 +18,12 @@ from batchctl.core.events import Emit, Event, Level
 
 
 def fan_out(sinks: Sequence[Emit]) -> Emit:
-    """One sink that hands each event to all."""
+    """One sink that hands each event to all; one that cannot write (a full disk, a closed terminal) stops no work."""
 
     def emit(event: Event) -> None:
         for sink in sinks:
-            sink(event)
+            with suppress(OSError):
+                sink(event)
 
     return emit
 

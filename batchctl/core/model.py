@@ -91,7 +91,7 @@ RUN_MOVES: dict[RunState, frozenset[RunState]] = {
     RunState.PLANNING: frozenset({RunState.OPEN}),
     RunState.OPEN: frozenset({RunState.DONE, RunState.STOPPED, RunState.CANCELED}),
     RunState.STOPPED: frozenset({RunState.OPEN, RunState.DONE, RunState.CANCELED}),
-    RunState.CANCELED: frozenset({RunState.DONE}),
+    RunState.CANCELED: frozenset(),
     RunState.DONE: frozenset({RunState.OPEN}),
 }
 """Which states a run may move to. DONE opens again only when a person asks to send failed items once more."""

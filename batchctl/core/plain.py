@@ -94,11 +94,11 @@ class Splicer:
     def __call__(self, tokens: Mapping[str, bytes]) -> bytes | None:
         """The prompt's JSON without quotes, or None where the item needs the slow way.
 
-        It needs it where a field is missing or no string, holds what may be a lone surrogate or is not UTF-8
-        (field report 15), or where all fields may be blank (field report 44).
+        It needs it where a field is missing or no string, holds what may be a lone surrogate (field report 15),
+        or where all fields may be blank (field report 44).
 
         Args:
-            tokens: well-formed JSON values as `msgspec.Raw`.
+            tokens: well-formed JSON values of a line that is UTF-8, as `msgspec.Raw`.
         """
         if self._forbidden and not self._forbidden.isdisjoint(tokens):
             return None
@@ -106,20 +106,8 @@ class Splicer:
         maybe_blank = bool(self._slots)
         for place, name in self._slots:
             token = bytes(tokens.get(name, b""))
-            if token[:1] != b'"' or not _safe(token):
+            if token[:1] != b'"' or (b"\\" in token and _SURROGATE.search(token)):
                 return None
             maybe_blank = maybe_blank and not token.strip(_MAYBE_BLANK)
             filled[place] = token[1:-1]
         return None if maybe_blank else b"".join(filled)
-
-
-def _safe(token: bytes) -> bool:
-    if b"\\" in token and _SURROGATE.search(token):
-        return False
-    if token.isascii():
-        return True
-    try:
-        token.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

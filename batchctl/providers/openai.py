@@ -205,10 +205,14 @@ class OpenAIProvider:
                 raise
 
     async def find(self, submission: Submission, ledger: AbstractSet[str]) -> Found | Absent | Unknown:  # noqa: ARG002
-        """Look for the batch of an intent by its key, then for its uploaded file by name and size."""
+        """Look for the batch of an intent by its key, then for its uploaded file by name and size.
+
+        A kept file can serve several tries, so it tells only where a batch carries no key at all.
+        """
         async for batch in self._listed(submission):
-            if (batch.metadata or {}).get(METADATA_KEY) == submission.key or (
-                submission.file_id is not None and batch.input_file_id == submission.file_id
+            key = (batch.metadata or {}).get(METADATA_KEY)
+            if key == submission.key or (
+                key is None and submission.file_id is not None and batch.input_file_id == submission.file_id
             ):
                 return Found(batch.created(), certain=True)
         return Absent(await self._uploaded(submission))

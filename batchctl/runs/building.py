@@ -12,7 +12,7 @@ from batchctl.core.body import BodyMaker, json_string
 from batchctl.core.errors import InputError
 from batchctl.core.ids import id_text
 from batchctl.core.template import Template
-from batchctl.core.tokens import estimate_tokens
+from batchctl.core.tokens import estimate_text, estimate_tokens
 from batchctl.files.readers import Record, decode
 from batchctl.providers.base import RequestFormat
 from batchctl.runs.settings import Settings
@@ -95,6 +95,7 @@ class _Rendered:
         self._constant_system = self._render_constant_system()
         self._splice = self._prompt.splicer() if self._system is None or self._constant_system is not None else None
         self._raw = msgspec.json.Decoder(dict[str, msgspec.Raw])
+        self._fixed_tokens = estimate_tokens(self._maker.make(b"", None if self._system is None else b""))
 
     def _render_constant_system(self) -> bytes | None:
         """The system prompt's JSON, where no item changes it."""
@@ -120,7 +121,7 @@ class _Rendered:
                 item_id = id_text(msgspec.json.decode(tokens[self._settings.id_field]))
         except (ValueError, KeyError, RecursionError):
             return None  # the slow way finds the words for what is wrong
-        return self._built(item_id, self._maker.make(prompt, self._constant_system), repaired=False)
+        return self._built(item_id, prompt, self._constant_system, repaired=False)
 
     def _decoded(self, record: Record, seq: int) -> Built:
         repaired = False
@@ -141,12 +142,13 @@ class _Rendered:
                 system = json_string(self._system.render(fields))
         except ValueError as error:
             raise ItemProblemError(f"item {item_id!r}: {error}") from None
-        return self._built(item_id, self._maker.make(prompt, system), repaired=repaired)
+        return self._built(item_id, prompt, system, repaired=repaired)
 
-    def _built(self, item_id: str, body: bytes, *, repaired: bool) -> Built:
-        return Built(
-            item_id, body, estimate_tokens(body), self._settings.endpoint, self._settings.model, repaired=repaired
-        )
+    def _built(self, item_id: str, prompt: bytes, system: bytes | None, *, repaired: bool) -> Built:
+        """The request around prompt and system prompt; only these are counted anew, the rest is always the same."""
+        tokens = self._fixed_tokens + round(estimate_text(prompt) + estimate_text(system or b""))
+        body = self._maker.make(prompt, system)
+        return Built(item_id, body, tokens, self._settings.endpoint, self._settings.model, repaired)
 
 
 class _FinishedRequests:

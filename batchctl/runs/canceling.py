@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.events import Level
 from batchctl.core.model import BatchState, CancelCause
 from batchctl.runs.held import HeldRun
 
 
 async def withdraw_everything(run: HeldRun) -> None:
-    """Leave no batch of a canceled run waiting or running; repeated by each pass until that is so.
+    """Leave no batch of a canceled run waiting or running; a cancel that fails is asked for again by the next look.
 
     Raises:
-        ProviderError: a cancel was refused; the next pass asks again.
+        ProviderError: a systemic fault.
     """
     for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
         run.store.batches.withdraw(run.id, batch.number, at=run.ctx.now())
@@ -23,10 +24,20 @@ async def withdraw_everything(run: HeldRun) -> None:
         if not batch.certain:
             run.emit(
                 "batch.not_canceled",
-                f"batch {batch.number} ({batch.batch_id}) may be somebody else's, so it is not canceled; its results tell",
+                f"batch {batch.number} ({batch.batch_id}) may be somebody else's: not canceled, its results tell",
                 batch=batch.number,
                 level=Level.WARNING,
             )
             continue
         run.emit("batch.canceling", f"batch {batch.number} ({batch.batch_id}): cancel asked for", batch=batch.number)
-        await run.provider.cancel(batch.batch_id)
+        try:
+            await run.provider.cancel(batch.batch_id)
+        except ProviderError as error:
+            if error.fault is Fault.SYSTEMIC:
+                raise
+            run.emit(
+                "batch.cancel_failed",
+                f"batch {batch.number} ({batch.batch_id}): cancel not taken yet ({error.message}); asking again",
+                batch=batch.number,
+                level=Level.WARNING,
+            )

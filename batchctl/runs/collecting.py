@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
@@ -17,10 +18,11 @@ from batchctl.core.events import Level
 from batchctl.core.ids import Foreign, Generated, Own, resolve
 from batchctl.core.model import Answer, BatchState, CancelCause, ItemState, Lane, Outcome, RunState
 from batchctl.files.download import save
-from batchctl.files.durable import private, storage
 from batchctl.files.scan import scan_lines
+from batchctl.files.spool import SpoolWriter
 from batchctl.providers.base import BatchCheck
 from batchctl.runs.held import HeldRun
+from batchctl.runs.input_files import discard_file
 from batchctl.runs.recording import Slice
 from batchctl.state.rows import BatchRow, ItemRow
 
@@ -31,14 +33,10 @@ CONFIRM_LINES = 50  # result lines compared before an adopted batch is believed 
 
 @dataclass(slots=True)
 class Tally:
-    """What one reading of a result file held."""
+    """What a reading of a result file held besides answers."""
 
-    lines: int = 0
-    ours: int = 0
     foreign: int = 0  # lines of no item of this batch
     odd: int = 0  # lines that say nothing usable
-    repeated: int = 0
-    torn: bool = False
 
 
 async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
@@ -49,11 +47,12 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
     """
     path = run.work / "downloads" / f"batch-{batch.number}.jsonl"
     looks = run.store.batches.looked(run.id, batch.number)
+    tally = Tally()
     if check.outputs:
         await save(run.provider.results(check), path)
         if not batch.certain and not _confirm(run, batch, path):
             return False
-        await import_file(run, batch, path, check)
+        tally = await import_file(run, batch, path, check)
         path.unlink(missing_ok=True)
     if run.store.items.count_members(run.id, batch.number) and looks < LOOKS:
         run.emit(
@@ -65,7 +64,10 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
         )
         return False
     _account_for_rest(run, batch, check)
-    run.store.batches.move(run.id, batch.number, BatchState.COLLECTED, at=run.ctx.now())
+    run.store.batches.move(
+        run.id, batch.number, BatchState.COLLECTED, at=run.ctx.now(), quarantined=tally.foreign + tally.odd
+    )
+    await discard_file(run, batch)
     _report(run, batch.number)
     return True
 
@@ -106,27 +108,49 @@ async def import_file(run: HeldRun, batch: BatchRow, path: Path, check: BatchChe
     """Settle every line of a downloaded result file, a slice a transaction; repeating it changes nothing."""
     tally = Tally()
     chunk: list[Answer] = []
-    for answer in _answers(run, path):
-        tally.lines += 1
-        if isinstance(answer, str):
-            tally.odd += 1
-            _quarantine(run, batch, answer)
-            continue
-        chunk.append(answer)
-        if len(chunk) >= CHUNK:
-            _import_chunk(run, batch, chunk, check, tally)
-            chunk = []
-            await asyncio.sleep(0)  # other downloads go on between slices
-    _import_chunk(run, batch, chunk, check, tally)
+    with _Quarantine(run, batch) as quarantine:
+        for answer in _answers(run, path):
+            if isinstance(answer, str):
+                tally.odd += 1
+                quarantine.keep(answer)
+                continue
+            chunk.append(answer)
+            if len(chunk) >= CHUNK:
+                _import_chunk(run, batch, chunk, check, tally, quarantine)
+                chunk = []
+                await asyncio.sleep(0)  # other downloads go on between slices
+        _import_chunk(run, batch, chunk, check, tally, quarantine)
     if tally.foreign or tally.odd:
         run.emit(
             "batch.odd_lines",
             f"batch {batch.number}: {tally.foreign:,} result lines fit no request of it, {tally.odd:,} are unreadable; "
-            f"kept in {run.work / 'quarantine.jsonl'}",
+            f"kept in {quarantine.path}",
             batch=batch.number,
             level=Level.WARNING,
         )
     return tally
+
+
+class _Quarantine:
+    """Keeps the lines of one reading that fit nowhere, so that a person can look at them; a new reading starts anew."""
+
+    def __init__(self, run: HeldRun, batch: BatchRow) -> None:
+        self.path = run.work / f"quarantine-{batch.number}.jsonl"
+        self._batch_id = batch.batch_id
+        self._writer: SpoolWriter | None = None
+        self.path.unlink(missing_ok=True)
+
+    def keep(self, line: str) -> None:
+        if self._writer is None:
+            self._writer = SpoolWriter(self.path)
+        self._writer.append(msgspec.json.encode({"batch_id": self._batch_id, "line": line}))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._writer is not None:
+            self._writer.close()
 
 
 def _rows_of(run: HeldRun, batch: BatchRow, answers: list[Answer]) -> dict[str, ItemRow]:
@@ -152,7 +176,9 @@ def _rows_of(run: HeldRun, batch: BatchRow, answers: list[Answer]) -> dict[str, 
     }
 
 
-def _import_chunk(run: HeldRun, batch: BatchRow, answers: list[Answer], check: BatchCheck, tally: Tally) -> None:
+def _import_chunk(
+    run: HeldRun, batch: BatchRow, answers: list[Answer], check: BatchCheck, tally: Tally, quarantine: _Quarantine
+) -> None:
     if not answers:
         return
     rows = _rows_of(run, batch, answers)
@@ -162,17 +188,14 @@ def _import_chunk(run: HeldRun, batch: BatchRow, answers: list[Answer], check: B
         row = rows.get(answer.custom_id)
         if row is None:
             tally.foreign += 1
-            part.quarantined += 1
-            _quarantine(run, batch, repr(answer))
+            quarantine.keep(repr(answer))
             continue
         if row.seq in settled or row.state is not ItemState.OPEN:
-            tally.repeated += 1
-            continue
+            continue  # repeated, or answered by another attempt
         late = row.batch != batch.number
         if late and answer.outcome is not Outcome.SUCCEEDED:
             continue  # the item has moved on; only an answer is worth keeping
         settled.add(row.seq)
-        tally.ours += 1
         part.late += late
         part.take(row, _in_our_words(run, batch, check, answer))
     part.commit()
@@ -213,14 +236,6 @@ def _account_for_rest(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         for row in rows.values():
             part.take(row, Answer(custom_id="", outcome=outcome))
         part.commit()
-
-
-def _quarantine(run: HeldRun, batch: BatchRow, raw: str) -> None:
-    """Keep a line that fits nowhere, so that a person can look at it."""
-    entry = {"batch_id": batch.batch_id, "batch": batch.number, "line": raw}
-    path = run.work / "quarantine.jsonl"
-    with storage(path), open(path, "ab", opener=private) as file:
-        file.write(msgspec.json.encode(entry) + b"\n")
 
 
 def _report(run: HeldRun, number: int) -> None:

@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from batchctl.core.errors import InputError
+from batchctl.core.model import ItemState, Outcome
 from batchctl.core.packing import Packer
 from batchctl.files.readers import BadRecord, Record, Source
 from batchctl.providers.base import BatchLimits
 from batchctl.runs.building import Built, ItemProblemError
+from batchctl.state.rows import NewItem
 
 CHUNK_ROWS = 20_000
-CHUNK_BYTES = 32 * 2**20
+OPEN, FAILED, ERRORED = str(ItemState.OPEN), str(ItemState.FAILED), str(Outcome.ERRORED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +45,6 @@ class PlannedBatch:
     requests: int = 0
     size: int = 0
     tokens: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedItem:
-    """A request in the spool, or (with `offset` None) a record that cannot be sent and its line in errors.jsonl."""
-
-    seq: int
-    id: str | None
-    line: int
-    source: int
-    offset: int | None = None
-    length: int | None = None
-    tokens: int = 0
-    batch: int | None = None
-    out_offset: int | None = None
-    out_length: int | None = None
 
 
 @dataclass(slots=True)
@@ -97,7 +83,7 @@ class Sink(Protocol):
         """Keep a record that cannot be sent; returns offset and length of its error line."""
         ...
 
-    def rows(self, items: list[PlannedItem]) -> None:
+    def rows(self, items: list[NewItem]) -> None:
         """Keep the rows of a chunk."""
         ...
 
@@ -134,8 +120,7 @@ class Cutter:
         self._id_room = id_room
         self._shown = shown
         self._groups: dict[object, tuple[Packer, PlannedBatch]] = {}
-        self._pending: list[PlannedItem] = []
-        self._pending_bytes = 0
+        self._pending: list[NewItem] = []
         self._seq = 0
         self._first_lines: dict[str, int] = {}  # ids of the first chunk; later ones are compared by the store
         self.cut = Cut()
@@ -150,7 +135,7 @@ class Cutter:
             for record in source:
                 self._seq += 1
                 self._take(record, index, source.path)
-                if len(self._pending) >= CHUNK_ROWS or self._pending_bytes >= CHUNK_BYTES:
+                if len(self._pending) >= CHUNK_ROWS:
                     self._flush()
             self.cut.blank += source.blank
             self.cut.inputs.append(
@@ -164,7 +149,10 @@ class Cutter:
         if not self._seq:
             raise InputError("the input has no items", hint="every line was blank, or the file holds only a header")
         self._flush()
-        self.cut.batches = [batch for batch in self.cut.batches if batch.requests]
+        batches = self.cut.batches = [batch for batch in self.cut.batches if batch.requests]
+        self.cut.items = sum(batch.requests for batch in batches)
+        self.cut.size = sum(batch.size for batch in batches)
+        self.cut.tokens = sum(batch.tokens for batch in batches)
         return self.cut
 
     def _take(self, record: Record | BadRecord, source: int, path: str) -> None:
@@ -193,27 +181,27 @@ class Cutter:
     def _place(self, built: Built, line: int, source: int, path: str) -> None:
         group = (built.endpoint, built.model) if self._limits.one_model else built.endpoint
         packer, batch = self._group(group, built.model)
-        request = self._head(self._wire_id(built.id, self._seq, batch.number), built.endpoint) + built.body + b"}"
-        if not packer.fits(len(request) + self._id_room) or len(request) > self._limits.request_bytes:
-            self._oversize(built, len(request), line, source, path)
+        seq = self._seq
+        request = self._head(self._wire_id(built.id, seq, batch.number), built.endpoint) + built.body + b"}"
+        size = len(request)
+        if not packer.fits(size + self._id_room) or size > self._limits.request_bytes:
+            self._oversize(built, size, line, source, path)
             return
-        if packer.add(len(request) + self._id_room) and batch.requests:
+        if packer.add(size + self._id_room) and batch.requests:
             batch = self._new_batch(group, packer, built.model)
-            request = self._head(self._wire_id(built.id, self._seq, batch.number), built.endpoint) + built.body + b"}"
+            request = self._head(self._wire_id(built.id, seq, batch.number), built.endpoint) + built.body + b"}"
+            size = len(request)
         offset = self._sink.line(request)
         if not batch.requests:
-            batch.first_seq = self._seq
-        batch.last_seq = self._seq
+            batch.first_seq = seq
+        batch.last_seq = seq
         batch.requests += 1
-        batch.size += len(request) + 1
+        batch.size += size + 1
         batch.tokens += built.tokens
-        self.cut.items += 1
-        self.cut.size += len(request) + 1
-        self.cut.tokens += built.tokens
-        self.cut.repaired += built.repaired
-        self._pending_bytes += len(request)
+        if built.repaired:
+            self.cut.repaired += 1
         self._pending.append(
-            PlannedItem(self._seq, built.id, line, source, offset, len(request), built.tokens, batch.number)
+            (seq, built.id, line, source, offset, size, built.tokens, batch.number, OPEN, None, None, None)
         )
 
     def _group(self, group: object, model: str | None) -> tuple[Packer, PlannedBatch]:
@@ -251,7 +239,20 @@ class Cutter:
             self.cut.problems.append(problem)
         offset, length = self._sink.bad(problem)
         self._pending.append(
-            PlannedItem(problem.seq, problem.id, problem.line, problem.source, out_offset=offset, out_length=length)
+            (
+                problem.seq,
+                problem.id,
+                problem.line,
+                problem.source,
+                None,
+                None,
+                0,
+                None,
+                FAILED,
+                ERRORED,
+                offset,
+                length,
+            )
         )
 
     def _flush(self) -> None:
@@ -259,4 +260,3 @@ class Cutter:
             if self._skip_bad or not self.cut.bad:
                 self._sink.rows(self._pending)
             self._pending = []
-            self._pending_bytes = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from batchctl.core.errors import BatchctlError, Fault, ProviderError, SystemicError
@@ -96,27 +97,49 @@ def _needs_of_pending(run: HeldRun) -> str | None:
     return f"{pending:,} items wait to be sent again: `batchctl resubmit {run.name}`" if pending else None
 
 
-async def until_settled(run: HeldRun, *, resubmit: bool, until: datetime | None = None) -> bool:
-    """Pass after pass until nothing more can happen without a person; true when the run is done.
+async def until_settled(
+    runs: Sequence[HeldRun],
+    *,
+    resubmit: bool,
+    failed: Callable[[HeldRun, BatchctlError], None],
+    until: datetime | None = None,
+) -> None:
+    """Pass after pass over all runs, each left out when it is settled or only a person can move it on.
 
     Args:
-        until: give up waiting then; the run goes on with the next command.
+        failed: takes the error that ended one run's wait; the others go on.
+        until: give up waiting then; the runs go on with the next command.
     """
-    while True:
-        await one_pass(run, look=True, resubmit=resubmit)
-        stop_if_asked(run)
-        if is_settled(run.row):
-            return True
-        pause = _pause(run)
-        if pause is None:
+    waiting = list(runs)
+    while waiting:
+        pauses: dict[str, float] = {}
+        for run in waiting:
+            try:
+                await one_pass(run, look=True, resubmit=resubmit)
+                stop_if_asked(run)
+                pause = None if is_settled(run.row) else _pause(run)
+            except InterruptedRunError:
+                raise
+            except BatchctlError as error:
+                failed(run, error)
+                pause = None
+            if pause is not None:
+                pauses[run.name] = pause
+        waiting = [run for run in waiting if run.name in pauses]
+        if waiting and not await _sleep(waiting[0], min(pauses.values()), until):
+            return
+
+
+async def _sleep(run: HeldRun, pause: float, until: datetime | None) -> bool:
+    """Wait until something is due; false when the wait has run out."""
+    if until is not None:
+        left = (until - run.ctx.now()).total_seconds()
+        if left <= 0:
             return False
-        if until is not None:
-            left = (until - run.ctx.now()).total_seconds()
-            if left <= 0:
-                return False
-            pause = min(pause, left)
-        await run.ctx.pause(pause)
-        stop_if_asked(run)
+        pause = min(pause, left)
+    await run.ctx.pause(pause)
+    stop_if_asked(run)
+    return True
 
 
 def _pause(run: HeldRun) -> float | None:

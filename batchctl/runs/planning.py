@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
-from batchctl.core.model import ItemState, Outcome, RunState
+from batchctl.core.model import Outcome, RunState
 from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
 from batchctl.files.readers import Source, open_source
@@ -17,7 +18,7 @@ from batchctl.files.spool import SpoolWriter
 from batchctl.providers import registry
 from batchctl.runs.building import make_builder
 from batchctl.runs.context import Context
-from batchctl.runs.cutting import Cut, Cutter, PlannedItem, Problem, bad_input
+from batchctl.runs.cutting import Cut, Cutter, Problem, bad_input
 from batchctl.runs.held import id_room, limits_for, wire_id
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import NewItem
@@ -59,7 +60,7 @@ class _NullSink:
     def bad(self, problem: Problem) -> tuple[int, int]:  # noqa: ARG002  # only counted
         return 0, 0
 
-    def rows(self, items: list[PlannedItem]) -> None:
+    def rows(self, items: list[NewItem]) -> None:
         """Rows are not kept."""
 
 
@@ -71,9 +72,7 @@ class _RunSink:
         self.bad_lines = SpoolWriter(work / "bad.jsonl")
         self._begin = begin
         self.stored: tuple[Store, int] | None = None  # where rows go, once there is a first one
-
-    def line(self, request: bytes) -> int:
-        return self.spool.append(request)
+        self.line = self.spool.append
 
     def bad(self, problem: Problem) -> tuple[int, int]:
         line = error_line(
@@ -89,11 +88,11 @@ class _RunSink:
         )
         return self.bad_lines.append(line), len(line)
 
-    def rows(self, items: list[PlannedItem]) -> None:
+    def rows(self, items: list[NewItem]) -> None:
         if self.stored is None:
             self.stored = self._begin()
         store, run_id = self.stored
-        store.items.add(run_id, (_row(item) for item in items))
+        store.items.add(run_id, items)
 
     def sync(self) -> None:
         self.spool.sync()
@@ -107,24 +106,6 @@ class _RunSink:
         self.bad_lines.close()
 
 
-def _row(item: PlannedItem) -> NewItem:
-    failed = item.offset is None
-    return (
-        item.seq,
-        item.id,
-        item.line,
-        item.source,
-        item.offset,
-        item.length,
-        item.tokens,
-        item.batch,
-        str(ItemState.FAILED if failed else ItemState.OPEN),
-        str(Outcome.ERRORED) if failed else None,
-        item.out_offset,
-        item.out_length,
-    )
-
-
 def survey(request: PlanRequest, *, skip_bad: bool = True) -> Cut:
     """Read the whole input and say what would be sent; sends, stores and creates nothing."""
     form = registry.request_format(request.settings.provider)
@@ -132,7 +113,7 @@ def survey(request: PlanRequest, *, skip_bad: bool = True) -> Cut:
     cutter = Cutter(
         build=make_builder(request.settings, form),
         limits=limits,
-        wire_id=lambda item_id, seq, batch: wire_id(request.settings, "0" * 8, limits, item_id, seq, batch),
+        wire_id=partial(wire_id, request.settings, "0" * 8, limits),
         head=form.head,
         sink=_NullSink(),
         skip_bad=skip_bad,
@@ -158,7 +139,7 @@ def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]
     work = workdir(ctx.state_path, request.name)
     output = OutputFolder(request.out, work)
     output.refuse_foreign()
-    token = f"{ctx.random.getrandbits(40):08x}"[-8:]
+    token = f"{ctx.random.getrandbits(32):08x}"
 
     def begin() -> tuple[Store, int]:
         store = open_store()
@@ -180,7 +161,7 @@ def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]
     cutter = Cutter(
         build=build,
         limits=limits,
-        wire_id=lambda item_id, seq, batch: wire_id(settings, token, limits, item_id, seq, batch),
+        wire_id=partial(wire_id, settings, token, limits),
         head=form.head,
         sink=sink,
         skip_bad=settings.skip_bad,

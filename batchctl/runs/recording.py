@@ -49,7 +49,6 @@ class Slice:
     failures: list[Failure] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
     late: int = 0
-    quarantined: int = 0
     systemic: ItemError | None = None
     stop_reasons: Counter[str] = field(default_factory=Counter)
 
@@ -168,7 +167,7 @@ class Slice:
 
     def commit(self) -> None:
         """Lines to the disk first, then the transaction; a crash between leaves lines that are read back in."""
-        if not (self.successes or self.failures or self.quarantined or self.late):
+        if not (self.successes or self.failures or self.late):
             return
         self.run.sync_logs()
         self.run.store.results.record(
@@ -181,7 +180,6 @@ class Slice:
             errors_end=self.run.errors.end,
             **self.totals.as_dict(),
             late=self.late,
-            quarantined=self.quarantined,
             at=self.run.ctx.now(),
         )
 

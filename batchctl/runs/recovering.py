@@ -77,25 +77,26 @@ def recover(run: HeldRun) -> None:
 
 def _count(run: HeldRun, found: list[Found], failed: list[Found]) -> None:
     numbers = {batch.batch_id: batch.number for batch in run.store.batches.all(run.id) if batch.batch_id}
-    results_end, errors_end = run.store.results.ends(run.id)
     for page in _pages(found):
         rows = _open_rows(run, page, "results.jsonl")
-        results_end = page[-1][0] + page[-1][1] + 1
-        for number, lane, lines in _by_batch(page, numbers):
-            totals = Totals()
-            for _, _, line in lines:
-                usage = line.usage or _UsageOfLine(0, 0, 0)
-                totals.add(Usage(usage.input_tokens, usage.output_tokens, usage.cached_input_tokens), line.cost_usd)
-            successes = [Success(rows[line.id].seq, offset, length) for offset, length, line in lines]
-            run.store.results.record(
-                run.id, number, lane, successes, [], results_end=results_end, at=run.ctx.now(), **totals.as_dict()
-            )
+        end = page[-1][0] + page[-1][1] + 1
+        with run.store.transaction():
+            for number, lane, lines in _by_batch(page, rows, numbers):
+                totals = Totals()
+                for _, _, line in lines:
+                    usage = line.usage or _UsageOfLine(0, 0, 0)
+                    totals.add(Usage(usage.input_tokens, usage.output_tokens, usage.cached_input_tokens), line.cost_usd)
+                successes = [Success(rows[line.id].seq, offset, length) for offset, length, line in lines]
+                run.store.results.record(
+                    run.id, number, lane, successes, [], results_end=end, at=run.ctx.now(), **totals.as_dict()
+                )
     for page in _pages(failed):
         rows = _open_rows(run, page, "errors.jsonl")
-        errors_end = page[-1][0] + page[-1][1] + 1
-        for number, lane, lines in _by_batch(page, numbers):
-            failures = [_failure(rows[line.id], offset, length, line) for offset, length, line in lines]
-            run.store.results.record(run.id, number, lane, [], failures, errors_end=errors_end, at=run.ctx.now())
+        end = page[-1][0] + page[-1][1] + 1
+        with run.store.transaction():
+            for number, lane, lines in _by_batch(page, rows, numbers):
+                failures = [_failure(rows[line.id], offset, length, line) for offset, length, line in lines]
+                run.store.results.record(run.id, number, lane, [], failures, errors_end=end, at=run.ctx.now())
 
 
 def _failure(row: ItemRow, offset: int, length: int, line: _Line) -> Failure:
@@ -116,11 +117,15 @@ def _pages(lines: list[Found]) -> Iterable[list[Found]]:
     return (lines[start : start + PAGE] for start in range(0, len(lines), PAGE))
 
 
-def _by_batch(lines: list[Found], numbers: dict[str, int]) -> Iterable[tuple[int | None, Lane, list[Found]]]:
+def _by_batch(
+    lines: list[Found], rows: dict[str, ItemRow], numbers: dict[str, int]
+) -> Iterable[tuple[int | None, Lane, list[Found]]]:
+    """Lines by the batch that answered; where the line names none, its item tells what it waited on."""
     groups: dict[tuple[int | None, Lane], list[Found]] = {}
     for entry in lines:
-        number = numbers.get(entry[2].batch_id or "")
-        groups.setdefault((number, Lane.SYNC if number is None else Lane.BATCH), []).append(entry)
+        line = entry[2]
+        number = numbers[line.batch_id] if line.batch_id in numbers else rows[line.id].batch
+        groups.setdefault((number, Lane.BATCH if numbers or number else line.lane), []).append(entry)
     return ((number, lane, group) for (number, lane), group in groups.items())
 
 

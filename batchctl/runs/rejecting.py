@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from batchctl.core.errors import SystemicError
 from batchctl.core.events import Level
-from batchctl.core.model import Answer, ErrorKind, ItemError, Lane, Outcome
+from batchctl.core.model import Answer, BatchState, ErrorKind, ItemError, Lane, Outcome
 from batchctl.core.retry import backoff
 from batchctl.providers.base import BatchCheck, BatchFault
 from batchctl.runs.held import HeldRun
@@ -23,16 +23,18 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
     Raises:
         SystemicError: the refusal names no item, so sending the same again could not succeed (field report 37).
     """
-    if check.queue_full:
+    given_up = batch.state is BatchState.CANCELING
+    if check.queue_full and not given_up:
         _wait_for_room(run, batch, check)
         return
-    if check.too_large and batch.requests > 1:
+    if check.too_large and batch.requests > 1 and not given_up:
         run.store.batches.back_to_waiting(
             run.id, batch.number, not_before=None, refusals=batch.refusals, at=run.ctx.now()
         )
         halve(run, batch, check.faults[0].message)
         return
-    guilty = _items_at_fault(run, batch, check.faults)
+    shifted = run.store.items.count_members(run.id, batch.number) != batch.requests
+    guilty = {} if shifted else _items_at_fault(run, batch, check.faults)
     with run.store.transaction(durable=True):
         _fail(run, batch, guilty)
         run.store.batches.reject(
@@ -49,7 +51,7 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         level=Level.ERROR,
         data={"batch_id": batch.batch_id, "faults": len(check.faults), "items_at_fault": len(guilty)},
     )
-    if not guilty:
+    if not guilty and not shifted and not given_up:
         raise SystemicError(
             f"batch {batch.number} was refused by the provider: {reasons}",
             hint="every item stays open; correct the settings and give the same command again",
@@ -62,7 +64,7 @@ def _said(fault: BatchFault) -> str:
 
 
 def _items_at_fault(run: HeldRun, batch: BatchRow, faults: tuple[BatchFault, ...]) -> dict[int, BatchFault]:
-    """The items behind the line numbers of a refusal, by seq."""
+    """The items behind the line numbers of a refusal, by seq; only while the batch holds what was sent."""
     by_line = {fault.line: fault for fault in faults if fault.line is not None}
     if not by_line:
         return {}

@@ -7,7 +7,7 @@ from datetime import timedelta
 from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.events import Level
 from batchctl.core.model import BatchState
-from batchctl.core.retry import is_due
+from batchctl.core.retry import LONGEST_PAUSE, is_due
 from batchctl.providers.base import Absent, Created, Found, Unknown
 from batchctl.runs.held import HeldRun
 from batchctl.runs.submitting import submission_of
@@ -44,6 +44,8 @@ async def _settle_one(run: HeldRun, batch: BatchRow) -> bool:
     except ProviderError as error:
         if error.fault is Fault.SYSTEMIC:
             raise
+        pause = min(error.retry_after or 0.0, LONGEST_PAUSE) or run.settings.interval
+        run.store.batches.look_later(run.id, batch.number, run.ctx.now() + timedelta(seconds=pause))
         run.emit(
             "batch.unsettled",
             f"batch {batch.number}: its create is in doubt and the provider's list could not be read ({error.message})",

@@ -81,13 +81,18 @@ def submission_of(run: HeldRun, batch: BatchRow, key: str, intent_at: datetime) 
 
 
 async def _send(run: HeldRun, batch: BatchRow) -> bool:
-    """Create one batch; true when it was accepted and the next may follow."""
+    """Create one batch; true when it was accepted and the next may follow.
+
+    All that can fail without sending comes before the intent, so that an intent means a create may have happened.
+    """
     now = run.ctx.now()
     key = intent_key(run.row.token, batch.number, run.ctx.random.getrandbits(32))
+    provider = run.provider
+    submission = submission_of(run, batch, key, now)
     run.store.batches.intend(run.id, batch.number, key, now)
     try:
-        created = await run.provider.submit(
-            submission_of(run, batch, key, now),
+        created = await provider.submit(
+            submission,
             lambda file_id: run.store.batches.set_file(run.id, batch.number, file_id),
         )
     except ProviderError as error:

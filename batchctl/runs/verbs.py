@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from batchctl.core.errors import (
     BatchctlError,
-    HeldError,
     InputError,
     SomeFailedError,
     StillOpenError,
-    SystemicError,
     UnknownCreateError,
 )
-from batchctl.core.events import Event, Level
 from batchctl.core.model import BatchState, Outcome, RunState
 from batchctl.runs.context import Context
 from batchctl.runs.driving import one_pass, stop_if_asked, until_settled
-from batchctl.runs.finishing import close_open_items, finish
+from batchctl.runs.finishing import close_open_items, finish, is_settled
 from batchctl.runs.held import HeldRun, hold
 from batchctl.runs.planning import PlanRequest
 from batchctl.runs.recovering import recover
+from batchctl.runs.several import Several
 from batchctl.runs.starting import start
 from batchctl.state.rows import BatchRow
 from batchctl.state.store import Store
@@ -62,10 +59,14 @@ async def run_to_end(ctx: Context, request: PlanRequest) -> None:
     """
     with start(ctx, request) as run:
         try:
-            await until_settled(run, resubmit=True)
+            await until_settled([run], resubmit=True, failed=_raise)
         finally:
             await run.aclose()
         raise_for_end(run)
+
+
+def _raise(_run: HeldRun, error: BatchctlError) -> None:
+    raise error
 
 
 async def poll(
@@ -80,61 +81,71 @@ async def poll(
 
     Raises:
         HeldError: another process holds a named run, or all of them.
-        StillOpenError, SomeFailedError: with `wait`, how it ended; besides SystemicError and UnknownCreateError.
+        BatchctlError: the worst that befell a run, after every other run had its turn.
     """
-    with Store.open(ctx.state_path) as store, _hold_all(ctx, store, names) as runs:
-        errors: list[BatchctlError] = []
-        for run in runs:
-            try:
-                await _poll_one(run, wait=wait, resubmit=resubmit, until=until)
-            except (SystemicError, UnknownCreateError, StillOpenError, SomeFailedError) as error:
-                errors.append(error)
-                if len(runs) > 1:
-                    ctx.emit(Event("run.needs", f"run {run.name}: {error.message}", run.name, level=Level.ERROR))
-            finally:
-                await run.aclose()
-        if errors:
-            raise max(errors, key=lambda error: error.exit_code)
+    with Store.open(ctx.state_path) as store, Several(ctx, store, names) as several:
+        try:
+            await several.each(_recovered)
+            if wait:
+                await until_settled(several.runs, resubmit=resubmit, failed=several.failed, until=until)
+                await several.each(_ended)
+            else:
+                await several.each(_look_again if resubmit else _look)
+        finally:
+            await several.aclose()
 
 
-async def _poll_one(run: HeldRun, *, wait: bool, resubmit: bool, until: datetime | None) -> None:
+async def _recovered(run: HeldRun) -> None:
     recover(run)
-    if not wait:
-        await one_pass(run, look=True, resubmit=resubmit, all_batches=True)
-        stop_if_asked(run)
-        _raise_for_unknown(run)
-        return
-    await until_settled(run, resubmit=resubmit, until=until)
+
+
+async def _ended(run: HeldRun) -> None:
     raise_for_end(run)
+
+
+async def _look(run: HeldRun) -> None:
+    await _pass(run, look=True, resubmit=False)
+
+
+async def _look_again(run: HeldRun) -> None:
+    await _pass(run, look=True, resubmit=True)
+
+
+async def _pass(run: HeldRun, *, look: bool, resubmit: bool) -> None:
+    await one_pass(run, look=look, resubmit=resubmit, all_batches=True)
+    stop_if_asked(run)
+    _raise_for_unknown(run)
 
 
 async def resubmit(ctx: Context, names: Sequence[str]) -> None:
     """Send pending items again in new, smaller batches, within the cap.
 
     Raises:
-        HeldError, SystemicError, UnknownCreateError: as `poll`.
+        HeldError, BatchctlError: as `poll`.
     """
-    with Store.open(ctx.state_path) as store, _hold_all(ctx, store, names) as runs:
-        for run in runs:
-            recover(run)
-            if run.row.state is RunState.STOPPED:
-                run.store.runs.move(run.id, RunState.OPEN, needs=None, at=ctx.now())
-            try:
-                await one_pass(run, look=False, resubmit=True)
-            finally:
-                await run.aclose()
-            stop_if_asked(run)
-            _raise_for_unknown(run)
+    with Store.open(ctx.state_path) as store, Several(ctx, store, names) as several:
+        try:
+            await several.each(_recovered)
+            await several.each(_send_again)
+        finally:
+            await several.aclose()
+
+
+async def _send_again(run: HeldRun) -> None:
+    if run.row.state is RunState.STOPPED:
+        run.store.runs.move(run.id, RunState.OPEN, needs=None, at=run.ctx.now())
+    await _pass(run, look=False, resubmit=True)
 
 
 async def cancel(ctx: Context, name: str) -> None:
     """Stop a run: nothing more is sent, batches are canceled, what they finished is still collected by `poll`."""
     with Store.open(ctx.state_path) as store, hold(ctx, store, name) as run:
         recover(run)
-        if run.row.state in (RunState.DONE, RunState.CANCELED):
-            raise InputError(f"run {name} is {run.row.state} already")
-        run.store.runs.move(run.id, RunState.CANCELED, needs=None, at=ctx.now())
-        run.refresh()
+        if is_settled(run.row):
+            raise InputError(f"run {name} is {run.row.state} already", hint=f"see `batchctl show {name}`")
+        if run.row.state is not RunState.CANCELED:
+            run.store.runs.move(run.id, RunState.CANCELED, needs=None, at=ctx.now())
+            run.refresh()
         try:
             await one_pass(run, look=True, resubmit=False, all_batches=True)
         finally:
@@ -149,13 +160,11 @@ async def accept(ctx: Context, name: str) -> None:
     """
     with Store.open(ctx.state_path) as store, hold(ctx, store, name) as run:
         recover(run)
-        if run.row.state is RunState.DONE:
-            raise InputError(f"run {name} is done already")
+        if is_settled(run.row):
+            raise InputError(f"run {name} is {run.row.state} already", hint=f"see `batchctl show {name}`")
         _refuse_while_answers_may_come(run)
         for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
             run.store.batches.withdraw(run.id, batch.number, at=ctx.now())
-        for batch in run.store.batches.in_state(run.id, BatchState.CANCELING):
-            run.store.batches.abandon(run.id, batch.number, at=ctx.now())
         closed = close_open_items(run, Outcome.CANCELED)
         run.emit("run.accepted", f"run {name} accepted with {closed:,} items unanswered", data={"closed": closed})
         finish(run)
@@ -163,7 +172,12 @@ async def accept(ctx: Context, name: str) -> None:
 
 def _refuse_while_answers_may_come(run: HeldRun) -> None:
     live = run.store.batches.in_state(
-        run.id, BatchState.IN_PROGRESS, BatchState.ENDED, BatchState.SUBMITTING, BatchState.UNKNOWN
+        run.id,
+        BatchState.IN_PROGRESS,
+        BatchState.CANCELING,
+        BatchState.ENDED,
+        BatchState.SUBMITTING,
+        BatchState.UNKNOWN,
     )
     if live:
         numbers = ", ".join(f"{batch.number} ({batch.state})" for batch in live)
@@ -238,30 +252,6 @@ async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:
         batch=batch.number,
         data={"batch_id": batch_id},
     )
-
-
-@contextmanager
-def _hold_all(ctx: Context, store: Store, names: Sequence[str]) -> Iterator[list[HeldRun]]:
-    """The locks of all runs to be worked on, taken before anything is done.
-
-    Raises:
-        HeldError: a named run, or every open one, is held by another process.
-    """
-    wanted = list(names) or [row.name for row in store.runs.open()]
-    with ExitStack() as stack:
-        held: list[HeldRun] = []
-        refused: HeldError | None = None
-        for name in wanted:
-            try:
-                held.append(stack.enter_context(hold(ctx, store, name)))
-            except HeldError as error:
-                if names:
-                    raise
-                refused = error
-                ctx.emit(Event("run.held", f"run {name} is skipped: {error.message}", name))
-        if refused is not None and not held:
-            raise refused
-        yield held
 
 
 def _raise_for_unknown(run: HeldRun) -> None:

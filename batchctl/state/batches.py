@@ -20,6 +20,7 @@ MOVABLE = frozenset(BATCH_TIMES) | {
     "faults",
     "check_failures",
     "cancel_cause",
+    "quarantined",
     "certain",
     "file_id",
 }
@@ -44,6 +45,15 @@ class Batches(BatchPacking):
             expect(changed, 1, f"batch {number} of run {run_id}")
             row = self._db.row("SELECT looks FROM batches WHERE run_id = ? AND number = ?", (run_id, number))
         return 0 if row is None else int(row[0])
+
+    def look_later(self, run_id: int, number: int, next_check_at: datetime) -> None:
+        """Put off the next look at a batch, because this one failed."""
+        with self._db.transaction():
+            changed = self._db.change(
+                "UPDATE batches SET next_check_at = ? WHERE run_id = ? AND number = ?",
+                (stamp(next_check_at), run_id, number),
+            )
+            expect(changed, 1, f"batch {number} of run {run_id}")
 
     def confirm(self, run_id: int, number: int) -> None:
         """Write down, durably, that a batch found by count and time only is ours: its results hold our ids."""
@@ -150,11 +160,11 @@ class Batches(BatchPacking):
             keep_file: its uploaded input file can be used again; dropped all the same where an item has left the batch.
         """
         with self._db.transaction(durable=True):
-            before = self.get(run_id, number)
             self._move(
                 run_id,
                 number,
                 BatchState.WAITING,
+                **({} if keep_file else {"file_id": None}),
                 **dict.fromkeys(
                     (
                         "key",
@@ -176,9 +186,6 @@ class Batches(BatchPacking):
                 refusals=refusals,
             )
             resize(self._db, run_id, number)
-            after = self.get(run_id, number)
-            if not keep_file or before is None or after is None or after.requests != before.requests:
-                self._db.change("UPDATE batches SET file_id = NULL WHERE run_id = ? AND number = ?", (run_id, number))
 
     def unknown(self, run_id: int, number: int, reason: str, at: datetime) -> None:
         """Write down, durably, that settling cannot tell; an id that was only guessed is given up."""

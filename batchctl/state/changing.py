@@ -38,13 +38,17 @@ def quoted(states: Iterable[str]) -> str:
 
 
 def resize(db: Database, run_id: int, number: int) -> None:
-    """Count again what a waiting batch holds after an item left it; one that holds nothing is withdrawn."""
+    """Count again what a waiting batch holds after an item left it; one that holds nothing is withdrawn.
+
+    An input file uploaded before that holds the item still, so it is not used again.
+    """
     row = db.row("SELECT state, first_seq, last_seq FROM batches WHERE run_id = ? AND number = ?", (run_id, number))
     if row is None or row[0] != BatchState.WAITING:
         return
     held = holdings(db, run_id, number, row[1], row[2])
     db.change(
-        "UPDATE batches SET requests = ?, size = ?, tokens = ? WHERE run_id = ? AND number = ?",
+        "UPDATE batches SET file_id = CASE WHEN requests = ?1 THEN file_id END, requests = ?1, size = ?2, tokens = ?3"
+        " WHERE run_id = ?4 AND number = ?5",
         (*held, run_id, number),
     )
     if held[0] == 0:

@@ -41,7 +41,6 @@ class Results:
         cost_usd: float = 0.0,
         unpriced: int = 0,
         late: int = 0,
-        quarantined: int = 0,
         durable: bool = False,
     ) -> None:
         """Record a chunk of outcomes and every counter they change, in one transaction.
@@ -54,7 +53,6 @@ class Results:
             results_end, errors_end: new recorded ends of the two files, in bytes; None where nothing was appended.
             input_tokens, output_tokens, cached_input_tokens, cost_usd, unpriced: what this chunk adds.
             late: answers to attempts that had been given up.
-            quarantined: result lines that fit no item of the batch.
 
         Raises:
             StaleStateError: an item was not open, or not where the answer says; nothing is changed.
@@ -67,8 +65,8 @@ class Results:
             count_outcomes(self._db, run_id, number, lane, outcomes)
             if number is not None:
                 self._db.change(
-                    "UPDATE batches SET late = late + ?, quarantined = quarantined + ? WHERE run_id = ? AND number = ?",
-                    (late, quarantined, run_id, number),
+                    "UPDATE batches SET late = late + ? WHERE run_id = ? AND number = ?",
+                    (late, run_id, number),
                 )
                 if failures:
                     resize(self._db, run_id, number)

@@ -78,6 +78,7 @@ class RunRow:
     needs: str | None
     created_at: datetime
     updated_at: datetime
+    finished_at: datetime | None
 
     @property
     def open(self) -> int:
@@ -96,6 +97,7 @@ def run_row(row: tuple[Any, ...]) -> RunRow:
     values["inputs"] = json.loads(values["inputs"])
     values["created_at"] = moment(values["created_at"])
     values["updated_at"] = moment(values["updated_at"])
+    values["finished_at"] = moment_or_none(values["finished_at"])
     return RunRow(**values)
 
 

@@ -16,16 +16,6 @@ from batchctl.state.rows import RUN_COLUMNS, RunRow, run_row, stamp, to_json
 
 DUPLICATES_NAMED = 10
 
-LIVE_BATCHES = (
-    BatchState.SUBMITTING,
-    BatchState.UNKNOWN,
-    BatchState.IN_PROGRESS,
-    BatchState.CANCELING,
-    BatchState.ENDED,
-    BatchState.ABANDONED,
-)
-"""Batches the provider may still answer."""
-
 
 class DuplicateIdError(InputError):
     """Ids that more than one input record has.
@@ -108,11 +98,8 @@ class Runs:
         return self._where("1")
 
     def open(self) -> list[RunRow]:
-        """Every run a poll must look at: open, stopped, or canceled with batches that may still be answered."""
-        return self._where(
-            "state IN ('open', 'stopped') OR (state = 'canceled' AND EXISTS (SELECT 1 FROM batches"  # noqa: S608
-            f" WHERE run_id = runs.id AND state IN ({quoted(LIVE_BATCHES)})))"
-        )
+        """Every run a poll must look at: planned and not finished."""
+        return self._where("state <> 'planning' AND finished_at IS NULL")
 
     def planning(self) -> list[RunRow]:
         """Runs whose planning has not finished (or whose process died in it)."""
@@ -172,17 +159,38 @@ class Runs:
         Raises:
             StaleStateError: the run's state does not allow it, or items are still open.
         """
+        sources = quoted(source for source in run_sources(target) if source != RunState.PLANNING)
         with self._db.transaction(durable=True):
             changed = self._db.change(
-                f"UPDATE runs SET state = ?1, needs = ?2, updated_at = ?3 WHERE id = ?4"  # noqa: S608  # our own states
-                f" AND state IN ({quoted(s for s in run_sources(target) if s != RunState.PLANNING)})"
-                " AND (?1 <> 'done' OR succeeded + failed = planned)",
-                (target, needs, stamp(at), run_id),
+                "UPDATE runs SET state = ?1, needs = ?2, updated_at = ?3, finished_at = ?4 WHERE id = ?5"  # noqa: S608
+                f" AND state IN ({sources}) AND (?4 IS NULL OR succeeded + failed = planned)",
+                (target, needs, stamp(at), stamp(at) if target is RunState.DONE else None, run_id),
             )
-            if changed != 1:
-                run = self.by_id(run_id)
-                found = "missing" if run is None else f"{run.state} with {run.open} items open"
-                expect(changed, 1, f"run {run_id} is {found} and cannot become {target}")
+            self._expect_moved(changed, run_id, f"become {target}")
+
+    def finish(self, run_id: int, at: datetime) -> None:
+        """Close a run whose files are written and published: done, or canceled as it is.
+
+        Raises:
+            StaleStateError: items are still open, or the run is closed already.
+        """
+        row = self.by_id(run_id)
+        if row is None or row.state is not RunState.CANCELED:
+            self.move(run_id, RunState.DONE, needs=None, at=at)
+            return
+        with self._db.transaction(durable=True):
+            changed = self._db.change(
+                "UPDATE runs SET finished_at = ?1, updated_at = ?1, needs = NULL WHERE id = ?2 AND state = 'canceled'"
+                " AND finished_at IS NULL AND succeeded + failed = planned",
+                (stamp(at), run_id),
+            )
+            self._expect_moved(changed, run_id, "be closed")
+
+    def _expect_moved(self, changed: int, run_id: int, what: str) -> None:
+        if changed != 1:
+            run = self.by_id(run_id)
+            found = "missing" if run is None else f"{run.state} with {run.open} items open"
+            expect(changed, 1, f"run {run_id} is {found} and cannot {what}")
 
     def set_needs(self, run_id: int, needs: str | None, at: datetime) -> None:
         """Set the sentence that says what a person must do, or clear it."""

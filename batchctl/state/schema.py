@@ -35,6 +35,7 @@ FIRST_RELEASE = (
     needs TEXT,
     created_at TEXT NOT NULL,
     updated_at TEXT NOT NULL,
+    finished_at TEXT,
     CHECK (state = 'planning' OR (succeeded >= 0 AND failed >= 0 AND succeeded + failed <= planned))
 ) STRICT""",
     """CREATE TABLE items (

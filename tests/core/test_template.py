@@ -84,8 +84,6 @@ def test_ordinary_texts_are_spliced(text: str) -> None:
         b'{"text": 7, "who": "me"}',
         b'{"text": null, "who": "me"}',
         b'{"text": ["a"], "who": "me"}',
-        b'{"text": "a\xff", "who": "me"}',
-        b'{"text": "a\xed\xa0\xbd", "who": "me"}',
         b'{"text": "abc \\udc3d xyz", "who": "me"}',
         b'{"text": "  ", "who": "\\t\\n \\u2003"}',
         '{"text": "\u3000", "who": ""}'.encode(),
@@ -93,7 +91,7 @@ def test_ordinary_texts_are_spliced(text: str) -> None:
     ],
 )
 def test_the_splice_leaves_odd_items_to_the_slow_way(record: bytes) -> None:
-    """A field that is missing, no string, no UTF-8, half a character or blank is judged where there are words for it.
+    """A field that is missing, no string, half a character or blank is judged where there are words for it.
 
     Field reports 15 and 44.
     """

@@ -73,7 +73,20 @@ def test_done_means_every_item(store: Store, path: Path, source: RunState) -> No
     succeed(store, run_id, 1, 1)
     force(path, run_id, source)
     with pytest.raises(StaleStateError, match="1 items open"):
-        store.runs.move(run_id, RunState.DONE, needs=None, at=NOW)
+        store.runs.finish(run_id, at=NOW)
+
+
+def test_a_canceled_run_stays_canceled_when_it_is_closed(store: Store, path: Path) -> None:
+    """Its files are published like any other's; it is closed once."""
+    run_id = plan(store, items=1)
+    succeed(store, run_id, 1, 1)
+    force(path, run_id, RunState.CANCELED)
+    store.runs.finish(run_id, at=NOW)
+    run = store.runs.by_id(run_id)
+    assert run is not None
+    assert (run.state, run.finished_at) == (RunState.CANCELED, NOW)
+    with pytest.raises(StaleStateError, match="cannot be closed"):
+        store.runs.finish(run_id, at=NOW)
 
 
 @pytest.mark.parametrize("target", sorted(set(BatchState) - {"canceling", "ended", "collected"}))

@@ -49,7 +49,6 @@ def test_a_chunk_of_outcomes(store: Store) -> None:
         cost_usd=0.25,
         unpriced=1,
         late=0,
-        quarantined=2,
         durable=True,
     )
     run = store.runs.by_id(run_id)
@@ -60,7 +59,7 @@ def test_a_chunk_of_outcomes(store: Store) -> None:
     assert store.results.ends(run_id) == (100, 40)
     batch = store.batches.get(run_id, 1)
     assert batch is not None
-    assert (batch.succeeded, batch.errored, batch.invalid, batch.quarantined, batch.requests) == (2, 1, 1, 2, 4)
+    assert (batch.succeeded, batch.errored, batch.invalid, batch.requests) == (2, 1, 1, 4)
     assert store.runs.outcomes(run_id) == {"succeeded": 2, "errored": 1, "invalid": 1}
     assert store.runs.batch_states(run_id) == {BatchState.IN_PROGRESS: 1}
     assert [item(store, run_id, seq) for seq in (1, 2, 3, 4)] == [
@@ -224,7 +223,7 @@ def test_an_unknown_batch_or_run(store: Store) -> None:
     """Outcomes of a batch or run that is not there are refused."""
     run_id = plan(store)
     with pytest.raises(StaleStateError, match="batch 9"):
-        store.results.record(run_id, 9, Lane.BATCH, [], [], at=NOW, quarantined=1)
+        store.results.record(run_id, 9, Lane.BATCH, [], [], at=NOW, late=1)
     with pytest.raises(StaleStateError, match="run 9"):
         store.results.record(9, None, Lane.SYNC, [], [], at=NOW)
 
