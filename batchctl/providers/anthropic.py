@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from collections.abc import Set as AbstractSet
+from contextlib import aclosing
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -20,13 +21,14 @@ from batchctl.providers.base import (
     Completion,
     Created,
     Found,
+    Listed,
     Phase,
     Submission,
     Unknown,
 )
 from batchctl.providers.errors import ANTHROPIC_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import anthropic_rates
-from batchctl.providers.sdk import Sdk, find_key, json_array, send_timeout, trusted
+from batchctl.providers.sdk import Sdk, custom_id_of, find_key, ids_of, json_array, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_text
 from batchctl.providers.wire import Wire
 
@@ -70,13 +72,8 @@ class _Page(msgspec.Struct):
     last_id: str | None = None
 
 
-class _Id(msgspec.Struct):
-    custom_id: str | None = None
-
-
 _BATCH = msgspec.json.Decoder(_Batch)
 _PAGE = msgspec.json.Decoder(_Page)
-_ID = msgspec.json.Decoder(_Id)
 
 
 class AnthropicProvider:
@@ -158,7 +155,7 @@ class AnthropicProvider:
         ended one's first results decide.
         """
         sure, possible = [], []
-        for batch in [batch async for batch in self._listed(submission) if batch.id not in ledger]:
+        for batch in [batch async for batch in self._candidates(submission) if batch.id not in ledger]:
             matches = await self._matches(batch, submission)
             if matches:
                 sure.append(batch)
@@ -173,6 +170,28 @@ class AnthropicProvider:
             tuple(batch.id for batch in fitting),
             f"{len(fitting)} batches of {submission.requests:,} requests were created since then",
         )
+
+    async def listed(self, since: datetime) -> AsyncIterator[Listed]:
+        """All batches of the account created since then, newest first."""
+        async for batch, _ in self._batches(since):
+            yield Listed(
+                created=batch.created(),
+                key=None,
+                requests=sum(batch.counts().values()),
+                ids_at=batch.results_url if batch.processing_status == "ended" else None,
+            )
+
+    async def custom_ids(self, batch: Listed) -> AsyncIterator[str]:
+        """The custom ids in the results of a listed batch; none before it has ended."""
+        if batch.ids_at is not None:
+            async for id_ in ids_of(self._sdk.stream(self._own(batch.ids_at))):
+                yield id_
+
+    async def uploads(self, since: datetime) -> AsyncIterator[tuple[str, str]]:  # noqa: ARG002
+        """None: Anthropic has no input files."""
+        nothing: tuple[tuple[str, str], ...] = ()
+        for none in nothing:
+            yield none
 
     async def discard(self, file_id: str) -> None:
         """Anthropic has no input files."""
@@ -206,19 +225,24 @@ class AnthropicProvider:
         query = f"?{theirs.query}" if theirs.query else ""
         return f"{ours.scheme}://{ours.netloc}{theirs.path}{query}"
 
-    async def _listed(self, submission: Submission) -> AsyncIterator[_Batch]:
-        """Listed batches that may be the intent's, by count and time; pages are newest first."""
+    async def _candidates(self, submission: Submission) -> AsyncIterator[_Batch]:
+        """Listed batches that may be the intent's, by count and time."""
+        async for batch, since in self._batches(submission.intent_at):
+            created_at = from_text(batch.created_at) or since
+            if created_at >= since and sum(batch.counts().values()) == submission.requests:
+                yield batch
+
+    async def _batches(self, intent_at: datetime) -> AsyncIterator[tuple[_Batch, datetime]]:
+        """Listed batches created about since an intent, each with that time by the provider's clock; newest first."""
         params: dict[str, Any] = {"limit": PAGE}
         while True:
             reply = await self._sdk.call("get", PATH, Call.READ, params=params)
             page = self._sdk.read(_PAGE, reply, Call.READ)
-            since = earliest(submission.intent_at, reply.server_time, datetime.now(UTC))
+            since = earliest(intent_at, reply.server_time, datetime.now(UTC))
             for batch in page.data:
-                created_at = from_text(batch.created_at) or since
-                if created_at < since - LOOK_BACK:
+                if (from_text(batch.created_at) or since) < since - LOOK_BACK:
                     return
-                if created_at >= since and sum(batch.counts().values()) == submission.requests:
-                    yield batch
+                yield batch, since
             if not page.has_more or not page.data:
                 return
             params = {"limit": PAGE, "after_id": page.last_id or page.data[-1].id}
@@ -232,7 +256,7 @@ class AnthropicProvider:
             return None
         with submission.open_lines() as lines:
             for line in lines:
-                wanted.discard(_ID.decode(line).custom_id or "")
+                wanted.discard(custom_id_of(line) or "")
                 if not wanted:
                     return True
         return False
@@ -240,24 +264,12 @@ class AnthropicProvider:
     async def _first_ids(self, results_url: str) -> set[str]:
         """The custom ids of the first result lines."""
         ids: set[str] = set()
-        tail = b""
-        stream = self._sdk.stream(self._own(results_url))
-        try:
-            async for chunk in stream:
-                *lines, tail = (tail + chunk).split(b"\n")
-                ids.update(id_ for line in lines if (id_ := _custom_id(line)))
+        async with aclosing(ids_of(self._sdk.stream(self._own(results_url)))) as found:
+            async for id_ in found:
+                ids.add(id_)
                 if len(ids) >= CONFIRM_IDS:
                     break
-        finally:
-            await stream.aclose()
         return ids
-
-
-def _custom_id(line: bytes) -> str | None:
-    try:
-        return _ID.decode(line).custom_id
-    except msgspec.DecodeError:
-        return None
 
 
 def _path(batch_id: str) -> str:

@@ -93,6 +93,24 @@ class Unknown:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A batch in the provider's list, whoever sent it.
+
+    Args:
+        key: the intent key it carries, where the provider keeps one.
+        requests: how many it holds; 0 where the provider does not say yet.
+        ids_at: where the custom ids of its requests can be read; None where they cannot be (yet).
+        input_file: the uploaded file it was made from.
+    """
+
+    created: Created
+    key: str | None
+    requests: int
+    ids_at: str | None
+    input_file: str | None = None
+
+
 class Phase(StrEnum):
     """The provider's status in our words; the provider's own word is kept beside it."""
 
@@ -170,6 +188,18 @@ class BatchProvider(Protocol):
 
     async def find(self, submission: Submission, ledger: AbstractSet[str]) -> Found | Absent | Unknown:
         """Look for the batch of an intent in the provider's lists; `ledger` holds the ids already accounted for."""
+        ...
+
+    def listed(self, since: datetime) -> AsyncIterator[Listed]:
+        """All batches of the account created since then, newest first, to rebuild what a state file has lost."""
+        ...
+
+    def custom_ids(self, batch: Listed) -> AsyncIterator[str]:
+        """The custom ids of a listed batch's requests, in any order; none where they cannot be read (yet)."""
+        ...
+
+    def uploads(self, since: datetime) -> AsyncIterator[tuple[str, str]]:
+        """Uploaded input files since then as (file id, intent key); none where the provider has no files."""
         ...
 
     async def discard(self, file_id: str) -> None:

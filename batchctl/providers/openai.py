@@ -21,6 +21,7 @@ from batchctl.providers.base import (
     Completion,
     Created,
     Found,
+    Listed,
     Phase,
     Submission,
     Unknown,
@@ -29,7 +30,7 @@ from batchctl.providers.decoding import Number
 from batchctl.providers.errors import OPENAI_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import openai_rates
 from batchctl.providers.openai_format import LIMITS, OpenAIFormat, parse_error
-from batchctl.providers.sdk import Sdk, find_key, send_timeout, trusted
+from batchctl.providers.sdk import Sdk, find_key, ids_of, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_unix
 from batchctl.providers.wire import Wire
 
@@ -209,13 +210,38 @@ class OpenAIProvider:
 
         A kept file can serve several tries, so it tells only where a batch carries no key at all.
         """
-        async for batch in self._listed(submission):
+        async for batch in self._batches(submission.intent_at):
             key = (batch.metadata or {}).get(METADATA_KEY)
             if key == submission.key or (
                 key is None and submission.file_id is not None and batch.input_file_id == submission.file_id
             ):
                 return Found(batch.created(), certain=True)
         return Absent(await self._uploaded(submission))
+
+    async def listed(self, since: datetime) -> AsyncIterator[Listed]:
+        """All batches of the account created since then, newest first."""
+        async for batch in self._batches(since):
+            yield Listed(
+                created=batch.created(),
+                key=(batch.metadata or {}).get(METADATA_KEY),
+                requests=(batch.request_counts or {}).get("total") or 0,
+                ids_at=batch.input_file_id,
+                input_file=batch.input_file_id,
+            )
+
+    async def custom_ids(self, batch: Listed) -> AsyncIterator[str]:
+        """The custom ids in the input file of a listed batch; none where the file is gone."""
+        try:
+            async for id_ in ids_of(self._sdk.stream(f"/files/{_escaped(batch.ids_at or '')}/content")):
+                yield id_
+        except ProviderError as error:
+            if error.fault is not Fault.NOT_FOUND:
+                raise
+
+    async def uploads(self, since: datetime) -> AsyncIterator[tuple[str, str]]:
+        """Uploaded input files since then as (file id, intent key)."""
+        async for file in self._files(since):
+            yield file.id, (file.filename or "").removesuffix(".jsonl")
 
     async def discard(self, file_id: str) -> None:
         """Delete an uploaded input file; one that is gone already is no error."""
@@ -239,13 +265,13 @@ class OpenAIProvider:
         client = self._sdk.client
         return str(client.base_url), {**client.default_headers, "Authorization": f"Bearer {client.api_key}"}
 
-    async def _listed(self, submission: Submission) -> AsyncIterator[_Batch]:
-        """Listed batches created since the intent; pages are newest first."""
+    async def _batches(self, intent_at: datetime) -> AsyncIterator[_Batch]:
+        """Listed batches created since an intent; pages are newest first."""
         params: dict[str, Any] = {"limit": PAGE}
         while True:
             reply = await self._sdk.call("get", "/batches", Call.READ, params=params)
             page = self._sdk.read(_PAGE, reply, Call.READ)
-            since = earliest(submission.intent_at, reply.server_time, datetime.now(UTC)) - LOOK_BACK
+            since = earliest(intent_at, reply.server_time, datetime.now(UTC)) - LOOK_BACK
             for batch in page.data:
                 if (from_unix(batch.created_at) or since) < since:
                     return
@@ -256,18 +282,24 @@ class OpenAIProvider:
 
     async def _uploaded(self, submission: Submission) -> str | None:
         """The id of the intent's input file, if an upload of it arrived whole."""
+        async for file in self._files(submission.intent_at):
+            if file.filename == _filename(submission) and file.bytes in (None, submission.size):
+                return file.id
+        return None
+
+    async def _files(self, intent_at: datetime) -> AsyncIterator[_File]:
+        """Input files uploaded since an intent; pages are newest first."""
         params: dict[str, Any] = {"purpose": "batch", "order": "desc", "limit": FILES_PAGE}
         while True:
             reply = await self._sdk.call("get", "/files", Call.READ, params=params)
             page = self._sdk.read(_FILE_PAGE, reply, Call.READ)
-            since = earliest(submission.intent_at, reply.server_time, datetime.now(UTC)) - LOOK_BACK
+            since = earliest(intent_at, reply.server_time, datetime.now(UTC)) - LOOK_BACK
             for file in page.data:
-                if file.filename == _filename(submission) and file.bytes in (None, submission.size):
-                    return file.id
                 if (from_unix(file.created_at) or since) < since:
-                    return None
+                    return
+                yield file
             if not page.has_more or not page.data:
-                return None
+                return
             params = {**params, "after": page.data[-1].id}
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
@@ -186,6 +186,32 @@ class Sdk:
             return decode(decoder, reply.body)
         except ValueError as error:
             raise self.errors.unreadable(str(error), call) from None
+
+
+class _Id(msgspec.Struct):
+    custom_id: str | None = None
+
+
+_ID = msgspec.json.Decoder(_Id)
+
+
+def custom_id_of(line: bytes) -> str | None:
+    """The custom id of a request or result line, None where it has none."""
+    try:
+        return _ID.decode(line).custom_id
+    except msgspec.DecodeError:
+        return None
+
+
+async def ids_of(stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[str, None]:
+    """The custom ids of the lines in a stream, which is closed however reading ends."""
+    tail = b""
+    async with aclosing(stream):
+        async for chunk in stream:
+            *lines, tail = (tail + chunk).split(b"\n")
+            for line in lines:
+                if id_ := custom_id_of(line):
+                    yield id_
 
 
 class _NoStream:
