@@ -14,8 +14,6 @@ import pytest
 
 from batchctl.simulator import SimulatorConfig, SimulatorThread
 
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-
 
 def pytest_report_header() -> str:
     """The versions that decide how a test can fail."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -48,6 +49,15 @@ def size_of(run: HeldRun, batch: BatchRow) -> int:
         return lines.seek(0, io.SEEK_END)
 
 
+def drop_own_lines(run: HeldRun, batch: BatchRow) -> None:
+    """Remove the file of a batch's own lines, once it was sent."""
+    _own_lines(run, batch).unlink(missing_ok=True)
+
+
+def _own_lines(run: HeldRun, batch: BatchRow) -> Path:
+    return run.work / f"batch-{batch.number}.jsonl"
+
+
 def _has_own_lines(run: HeldRun, batch: BatchRow) -> bool:
     """Whether its custom ids name the batch, and so differ in length from those in the spool."""
     return run.settings.tag_ids and batch.round > 0
@@ -55,7 +65,7 @@ def _has_own_lines(run: HeldRun, batch: BatchRow) -> bool:
 
 def _retagged(run: HeldRun, batch: BatchRow) -> IO[bytes]:
     """A file of the batch's lines with custom ids that name this batch."""
-    path = run.work / f"batch-{batch.number}.jsonl"
+    path = _own_lines(run, batch)
     path.unlink(missing_ok=True)
     endpoint = endpoint_of(run, batch)
     writer = SpoolWriter(path)

@@ -15,7 +15,7 @@ from batchctl.core.retry import LONGEST_PAUSE, backoff, is_due
 from batchctl.providers.base import Submission
 from batchctl.runs.budget import affordable
 from batchctl.runs.held import HeldRun
-from batchctl.runs.lines import endpoint_of, open_batch_lines, size_of
+from batchctl.runs.lines import drop_own_lines, endpoint_of, open_batch_lines, size_of
 from batchctl.runs.splitting import halve, refuse_single
 from batchctl.state.rows import BatchRow
 
@@ -108,6 +108,7 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
         at=run.ctx.now(),
         next_check_at=run.ctx.now() + timedelta(seconds=run.settings.interval),
     )
+    drop_own_lines(run, batch)
     run.emit(
         "batch.submitted",
         f"batch {batch.number} submitted: {created.batch_id}, {batch.requests:,} requests, {batch.size:,} bytes",
