@@ -57,13 +57,26 @@ def poll(ctx: click.Context, runs: tuple[str, ...], wait_limit: float | None, *,
 
 @click.command()
 @RUNS
+@option("--failed", is_flag=True, help="Also, once more, items that failed for good.")
+@option(
+    "--abandon",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Give up batch N first: its cancel never ends, or its results are gone. Its items may be paid twice.",
+)
 @click.pass_context
-def resubmit(ctx: click.Context, runs: tuple[str, ...]) -> None:
+def resubmit(ctx: click.Context, runs: tuple[str, ...], *, failed: bool, abandon: int | None) -> None:
     """Send errored, expired and missing items again in new, smaller batches, within the cap."""
     from batchctl.runs import verbs
 
+    if (failed or abandon is not None) and len(runs) != 1:
+        raise click.UsageError("--failed and --abandon want exactly one RUN")
     options = state_options(ctx)
-    work(options, lambda c: verbs.resubmit(c, runs), simulate=simulated(options["state"], runs))
+    work(
+        options,
+        lambda c: verbs.resubmit(c, runs, failed=failed, abandon=abandon),
+        simulate=simulated(options["state"], runs),
+    )
 
 
 @click.command()

@@ -78,7 +78,7 @@ BATCH_MOVES: dict[BatchState, frozenset[BatchState]] = {
         {BatchState.CANCELING, BatchState.ENDED, BatchState.REJECTED, BatchState.WAITING, BatchState.ABANDONED}
     ),
     BatchState.CANCELING: frozenset({BatchState.ENDED, BatchState.REJECTED, BatchState.ABANDONED}),
-    BatchState.ENDED: frozenset({BatchState.COLLECTED, BatchState.UNKNOWN}),
+    BatchState.ENDED: frozenset({BatchState.COLLECTED, BatchState.UNKNOWN, BatchState.ABANDONED}),
     BatchState.ABANDONED: frozenset({BatchState.COLLECTED}),
     BatchState.COLLECTED: frozenset(),
     BatchState.REJECTED: frozenset(),

@@ -24,6 +24,7 @@ from batchctl.providers.base import BatchCheck
 from batchctl.runs.held import HeldRun
 from batchctl.runs.input_files import discard_file
 from batchctl.runs.recording import Slice
+from batchctl.runs.reopening import take_back
 from batchctl.state.rows import BatchRow, ItemRow
 
 CHUNK = 5_000  # result lines a transaction
@@ -183,6 +184,7 @@ def _import_chunk(
         return
     rows = _rows_of(run, batch, answers)
     part = Slice(run, Lane.BATCH, batch)
+    second_thoughts: list[tuple[ItemRow, Answer]] = []
     settled: set[int] = set()
     for answer in _successes_first(answers):
         row = rows.get(answer.custom_id)
@@ -190,18 +192,40 @@ def _import_chunk(
             tally.foreign += 1
             quarantine.keep(repr(answer))
             continue
-        if row.seq in settled or row.state is not ItemState.OPEN:
-            continue  # repeated, or answered by another attempt
         late = row.batch != batch.number
-        if late and answer.outcome is not Outcome.SUCCEEDED:
+        if row.seq in settled or row.state is ItemState.SUCCEEDED:
+            continue  # repeated, or answered by another attempt
+        if (late or row.state is ItemState.FAILED) and not part.accepts(answer):
             continue  # the item has moved on; only an answer is worth keeping
         settled.add(row.seq)
+        if row.state is ItemState.FAILED:
+            second_thoughts.append((row, answer))
+            continue
         part.late += late
         part.take(row, _in_our_words(run, batch, check, answer))
     part.commit()
+    _revive(run, batch, second_thoughts)
     if part.systemic is not None:
         run.store.runs.set_needs(run.id, part.systemic.message, at=run.ctx.now())
         run.systemic = part.systemic
+
+
+def _revive(run: HeldRun, batch: BatchRow, answers: list[tuple[ItemRow, Answer]]) -> None:
+    """Move items from errors.jsonl to results.jsonl whose answer came after they had failed for good."""
+    if not answers:
+        return
+    part = Slice(run, Lane.BATCH, batch)
+    for row, answer in answers:
+        part.late += 1
+        part.take(row, answer)
+    take_back(run, [row.seq for row, _ in answers], part.commit)
+    run.emit(
+        "batch.late_answers",
+        f"batch {batch.number}: {len(answers):,} failed items were answered after all; "
+        "they moved from errors.jsonl to results.jsonl",
+        batch=batch.number,
+        data={"revived": len(answers)},
+    )
 
 
 def _successes_first(answers: list[Answer]) -> list[Answer]:

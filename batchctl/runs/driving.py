@@ -14,7 +14,7 @@ from batchctl.runs.context import InterruptedRunError
 from batchctl.runs.finishing import finish_if_settled, is_settled
 from batchctl.runs.held import HeldRun
 from batchctl.runs.packing_pending import pack_pending
-from batchctl.runs.polling import look_at_batches
+from batchctl.runs.polling import look_at_batches, needs_of_gone
 from batchctl.runs.settling import needs_of_unknown, settle
 from batchctl.runs.submitting import admit
 
@@ -87,7 +87,7 @@ def _say_what_it_needs(run: HeldRun) -> None:
     row = run.refresh()
     if row.state is RunState.STOPPED:
         return  # why it was stopped is what a person must know
-    needs = None if is_settled(row) else needs_of_unknown(run) or _needs_of_pending(run)
+    needs = None if is_settled(row) else needs_of_unknown(run) or needs_of_gone(run) or _needs_of_pending(run)
     if needs != row.needs:
         run.store.runs.set_needs(run.id, needs, at=run.ctx.now())
 
@@ -147,7 +147,9 @@ def _pause(run: HeldRun) -> float | None:
     now = run.ctx.now()
     moving = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchState.SUBMITTING)
     interval = run.settings.interval
-    looks = [batch.next_check_at for batch in run.store.batches.in_state(run.id, *moving)]
+    looks = [
+        batch.next_check_at for batch in run.store.batches.in_state(run.id, *moving) if batch.number not in run.gone
+    ]
     due = [now if moment is None or is_due(moment, now, interval) else moment for moment in looks]
     waiting = run.store.batches.in_state(run.id, BatchState.WAITING)
     due += [batch.not_before for batch in waiting if batch.not_before and not is_due(batch.not_before, now, 0.0)]

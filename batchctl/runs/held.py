@@ -48,6 +48,7 @@ class HeldRun:
         self.results = LineLog.open(self.output.local / "results.jsonl", row.results_bytes)
         self.errors = LineLog.open(self.output.local / "errors.jsonl", row.errors_bytes)
         self.systemic: ItemError | None = None
+        self.gone: set[int] = set()  # ended batches whose results the provider no longer has
 
     @cached_property
     def provider(self) -> BatchProvider:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from batchctl.core.model import Lane, Outcome
 from batchctl.core.packing import Packer
 from batchctl.files.spool import read_line
 from batchctl.runs.held import HeldRun, id_room
+from batchctl.runs.recording import Slice
 from batchctl.state.rows import Member
 
 PAGE = 20_000
@@ -30,6 +32,7 @@ def pack_pending(run: HeldRun) -> list[int]:
     Returns:
         The numbers of the new batches.
     """
+    close_spent(run)
     limits = run.limits
     room = id_room(run.settings)
     groups: dict[tuple[int, str | None], _Open] = {}
@@ -52,6 +55,18 @@ def pack_pending(run: HeldRun) -> list[int]:
             batch.tokens += member.tokens
     made.extend(_close(run, batch, *group) for group, batch in groups.items() if batch.seqs)
     return made
+
+
+def close_spent(run: HeldRun) -> None:
+    """Fail pending items for good whose rounds are used up (given-up batches, a lowered --max-resubmits)."""
+    after = 0
+    while page := run.store.items.pending(run.id, after_seq=after, limit=PAGE):
+        after = page[-1].seq
+        spent = [member.seq for member in page if member.round > run.settings.max_resubmits]
+        part = Slice(run, Lane.BATCH)
+        for row in run.store.items.by_seqs(run.id, spent).values():
+            part.close(row, row.outcome or Outcome.EXPIRED)
+        part.commit()
 
 
 def _group_of(run: HeldRun, member: Member) -> str | None:

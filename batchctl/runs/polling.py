@@ -18,6 +18,7 @@ from batchctl.state.rows import BatchRow
 OPEN = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchState.ABANDONED)
 SIDE_BY_SIDE = 8  # batches looked at (and collected) at once
 EXPIRY_GRACE = 600.0  # seconds a provider gets past its own expiry to end the batch itself
+GONE_LOOKS = 3  # looks in a row that do not find an ended batch's results before they count as gone
 LOOKS_A_STEP = 10  # looks at the plain interval before the next, longer one
 
 
@@ -55,6 +56,32 @@ async def _look(run: HeldRun, batch: BatchRow) -> None:
         if error.fault is Fault.SYSTEMIC:
             raise
         _failed_look(run, batch, error)
+        if error.fault is Fault.NOT_FOUND and batch.check_failures + 1 >= GONE_LOOKS:
+            _may_be_gone(run, run.batch(batch.number))
+
+
+def _may_be_gone(run: HeldRun, batch: BatchRow) -> None:
+    """An ended batch whose results are not found again and again: the provider has thrown them away."""
+    if batch.state is not BatchState.ENDED or batch.number in run.gone:
+        return
+    run.gone.add(batch.number)
+    run.emit(
+        "batch.results_gone",
+        f"batch {batch.number} ({batch.batch_id}) has ended, but the provider no longer has its results",
+        batch=batch.number,
+        level=Level.ERROR,
+    )
+
+
+def needs_of_gone(run: HeldRun) -> str | None:
+    """The sentence that tells a person what can be done about results that were not fetched in time."""
+    if not run.gone:
+        return None
+    number = min(run.gone)
+    return (
+        f"the results of batch {', '.join(map(str, sorted(run.gone)))} are gone at the provider: "
+        f"`batchctl resubmit {run.name} --abandon {number}` sends its items again, which is paid again"
+    )
 
 
 def _failed_look(run: HeldRun, batch: BatchRow, error: ProviderError) -> None:
@@ -124,8 +151,8 @@ def _slowness(run: HeldRun, batch: BatchRow, now: datetime) -> int:
 async def _watch_deadline(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datetime) -> None:
     """Cancel a batch that is past its time, so that what it finished can be collected and the rest goes again."""
     assert batch.batch_id is not None
-    if not batch.certain:
-        return  # it may be somebody else's: only its results tell, so it runs to the provider's own end
+    if not batch.certain and not _past_expiry(check, now):
+        return  # it may be somebody else's: only its results tell, so it gets the provider's own time
     if batch.state is BatchState.CANCELING and check.phase is Phase.IN_PROGRESS:
         await run.provider.cancel(batch.batch_id)
     if batch.state is not BatchState.IN_PROGRESS or not _past_deadline(run, batch, check, now):
@@ -147,6 +174,12 @@ def _past_deadline(run: HeldRun, batch: BatchRow, check: BatchCheck, now: dateti
     started = check.created_at or batch.submitted_at or now
     if clock >= started + timedelta(seconds=run.settings.deadline) + _grace(run):
         return True
+    return _past_expiry(check, now)
+
+
+def _past_expiry(check: BatchCheck, now: datetime) -> bool:
+    """Whether the provider has not even kept its own deadline."""
+    clock = check.server_time or now
     return check.expires_at is not None and clock >= check.expires_at + timedelta(seconds=EXPIRY_GRACE)
 
 

@@ -74,6 +74,13 @@ class Slice:
                 hint="give the same command again: it reads back what was written and goes on",
             )
 
+    def accepts(self, answer: Answer) -> bool:
+        """Whether an answer is a success that passes the reply check, so that it would settle its item."""
+        if answer.outcome is not Outcome.SUCCEEDED or self.run.check is None:
+            return answer.outcome is Outcome.SUCCEEDED
+        output = None if answer.text is None else parse_output(answer.text)
+        return self.run.check.problem(answer.text, output) is None
+
     def _take_reply(self, row: ItemRow, answer: Answer) -> None:
         text = answer.text
         output = None if text is None else parse_output(text)
@@ -120,7 +127,16 @@ class Slice:
         self.totals.add(usage, cost)
         return cost
 
-    def _fail(self, row: ItemRow, outcome: Outcome, error: ItemError, text: str | None, decision: Decision) -> None:
+    def _fail(
+        self,
+        row: ItemRow,
+        outcome: Outcome,
+        error: ItemError,
+        text: str | None,
+        decision: Decision,
+        *,
+        sent: int = 1,
+    ) -> None:
         offset = length = None
         message = error.message[:ERROR_MESSAGE_CHARS]
         if decision is Decision.FINAL:
@@ -130,7 +146,7 @@ class Slice:
                 error_type=error.type,
                 error_code=error.code,
                 error_message=message,
-                attempts=row.attempts + 1,
+                attempts=row.attempts + sent,
                 batch_id=self.batch.batch_id if self.batch else None,
                 round=self._round(row),
                 text=text,
@@ -160,7 +176,7 @@ class Slice:
             kind=ErrorKind.PERMANENT,
             code=last.error_code if last else None,
         )
-        self._fail(row, outcome, error, None, Decision.FINAL)
+        self._fail(row, outcome, error, None, Decision.FINAL, sent=0)
 
     def _round(self, row: ItemRow) -> int:
         return self.batch.round if self.batch else row.round

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
@@ -11,6 +12,7 @@ from batchctl.core.events import Level
 from batchctl.core.model import ItemState, Lane, Outcome, Usage
 from batchctl.runs.held import HeldRun
 from batchctl.runs.recording import Totals
+from batchctl.runs.reopening import take_back
 from batchctl.state.rows import Failure, ItemRow, Success
 
 PAGE = 2_000  # lines a transaction
@@ -76,27 +78,36 @@ def recover(run: HeldRun) -> None:
 
 
 def _count(run: HeldRun, found: list[Found], failed: list[Found]) -> None:
+    """Errors first: an answer of a failed item rewrites errors.jsonl, of which every line must count by then."""
     numbers = {batch.batch_id: batch.number for batch in run.store.batches.all(run.id) if batch.batch_id}
-    for page in _pages(found):
-        rows = _open_rows(run, page, "results.jsonl")
-        end = page[-1][0] + page[-1][1] + 1
-        with run.store.transaction():
-            for number, lane, lines in _by_batch(page, rows, numbers):
-                totals = Totals()
-                for _, _, line in lines:
-                    usage = line.usage or _UsageOfLine(0, 0, 0)
-                    totals.add(Usage(usage.input_tokens, usage.output_tokens, usage.cached_input_tokens), line.cost_usd)
-                successes = [Success(rows[line.id].seq, offset, length) for offset, length, line in lines]
-                run.store.results.record(
-                    run.id, number, lane, successes, [], results_end=end, at=run.ctx.now(), **totals.as_dict()
-                )
     for page in _pages(failed):
-        rows = _open_rows(run, page, "errors.jsonl")
+        rows = _rows(run, page, "errors.jsonl", ItemState.OPEN)
         end = page[-1][0] + page[-1][1] + 1
         with run.store.transaction():
             for number, lane, lines in _by_batch(page, rows, numbers):
                 failures = [_failure(rows[line.id], offset, length, line) for offset, length, line in lines]
                 run.store.results.record(run.id, number, lane, [], failures, errors_end=end, at=run.ctx.now())
+    for page in _pages(found):
+        rows = _rows(run, page, "results.jsonl", ItemState.OPEN, ItemState.FAILED)
+        settle = partial(_succeed, run, page, rows, numbers)
+        if late := [row.seq for row in rows.values() if row.state is ItemState.FAILED]:
+            take_back(run, late, settle)
+        else:
+            with run.store.transaction():
+                settle()
+
+
+def _succeed(run: HeldRun, page: list[Found], rows: dict[str, ItemRow], numbers: dict[str, int]) -> None:
+    end = page[-1][0] + page[-1][1] + 1
+    for number, lane, lines in _by_batch(page, rows, numbers):
+        totals = Totals()
+        for _, _, line in lines:
+            usage = line.usage or _UsageOfLine(0, 0, 0)
+            totals.add(Usage(usage.input_tokens, usage.output_tokens, usage.cached_input_tokens), line.cost_usd)
+        successes = [Success(rows[line.id].seq, offset, length) for offset, length, line in lines]
+        run.store.results.record(
+            run.id, number, lane, successes, [], results_end=end, at=run.ctx.now(), **totals.as_dict()
+        )
 
 
 def _failure(row: ItemRow, offset: int, length: int, line: _Line) -> Failure:
@@ -129,15 +140,15 @@ def _by_batch(
     return ((number, lane, group) for (number, lane), group in groups.items())
 
 
-def _open_rows(run: HeldRun, lines: list[Found], name: str) -> dict[str, ItemRow]:
-    """The items of these lines, which must all be open: the file holds an item once."""
+def _rows(run: HeldRun, lines: list[Found], name: str, *states: ItemState) -> dict[str, ItemRow]:
+    """The items of these lines, which must all be in one of these states: the files hold an item once."""
     ids = [line.id for _, _, line in lines]
     seqs = run.store.items.lookup(run.id, ids)
     rows = run.store.items.by_seqs(run.id, list(seqs.values()))
     by_id = {item_id: rows[seq] for item_id, seq in seqs.items()}
     for item_id in ids:
         row = by_id.get(item_id)
-        if row is None or row.state is not ItemState.OPEN:
+        if row is None or row.state not in states:
             raise StorageError(
                 f"{run.output.local / name}: a line for item {item_id!r} does not belong there",
                 hint=f"`batchctl doctor {run.name}` shows what is wrong",

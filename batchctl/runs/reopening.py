@@ -5,26 +5,27 @@ Asked for by a person (`resubmit --failed`), or by a late answer of a batch that
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from batchctl.core.model import ItemState, RunState
+from batchctl.core.model import ItemState
 from batchctl.runs.held import HeldRun
 from batchctl.state.rows import ItemRow
 
 PAGE = 20_000
 
 
-def take_back(run: HeldRun, seqs: Sequence[int]) -> None:
-    """Make failed items pending again; nothing of the run may be written but not counted.
+def take_back(run: HeldRun, seqs: Sequence[int], then: Callable[[], None] | None = None) -> None:
+    """Make failed items pending again; nothing of the run may be in errors.jsonl without being counted.
 
     The shorter errors.jsonl is written beside the old one, then one transaction makes it count. A process that dies
     before that has changed nothing; one that dies after it leaves a file that the next one puts in place.
 
+    Args:
+        then: what else belongs in that transaction, such as the answers that make the items succeed after all.
+
     Raises:
         StaleStateError: one of them is not failed, or was never a request.
     """
-    if not seqs:
-        return
     leaving = frozenset(seqs)
     places = sorted(
         (row.out_offset, row.out_length, row.seq)
@@ -32,16 +33,15 @@ def take_back(run: HeldRun, seqs: Sequence[int]) -> None:
         if row.out_offset is not None and row.out_length is not None and row.seq not in leaving
     )
     offsets = run.errors.stage((offset, length) for offset, length, _ in places)
-    lengths = [length for _, length, _ in places]
-    end = offsets[-1] + lengths[-1] + 1 if offsets else 0
+    moved = {seq: (offset, length) for offset, (_, length, seq) in zip(offsets, places, strict=True)}
+    end = sum(length + 1 for _, length, _ in places)
     with run.store.transaction(durable=True):
         run.store.results.reopen(run.id, seqs, at=run.ctx.now())
-        run.store.results.remap(
-            run.id, {seq: place for (_, _, seq), place in zip(places, zip(offsets, lengths, strict=True), strict=True)}
-        )
-        run.store.results.set_ends(run.id, run.results.end, end)
-        if run.refresh().state is RunState.DONE:
-            run.store.runs.move(run.id, RunState.OPEN, needs=None, at=run.ctx.now())
+        run.store.results.remap(run.id, moved)
+        run.store.runs.reopen(run.id, at=run.ctx.now())
+        if then is not None:
+            then()
+        run.store.results.set_ends(run.id, run.store.results.ends(run.id)[0], end)
     run.errors.adopt()
     run.refresh()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from batchctl.core.errors import (
     BatchctlError,
@@ -13,6 +14,7 @@ from batchctl.core.errors import (
     StillOpenError,
     UnknownCreateError,
 )
+from batchctl.core.events import Level
 from batchctl.core.model import BatchState, Outcome, RunState
 from batchctl.runs.context import Context
 from batchctl.runs.driving import one_pass, stop_if_asked, until_settled
@@ -20,6 +22,7 @@ from batchctl.runs.finishing import close_open_items, finish, is_settled
 from batchctl.runs.held import HeldRun, hold
 from batchctl.runs.planning import PlanRequest
 from batchctl.runs.recovering import recover
+from batchctl.runs.reopening import requestable, take_back
 from batchctl.runs.several import Several
 from batchctl.runs.starting import start
 from batchctl.state.rows import BatchRow
@@ -117,8 +120,12 @@ async def _pass(run: HeldRun, *, look: bool, resubmit: bool) -> None:
     _raise_for_unknown(run)
 
 
-async def resubmit(ctx: Context, names: Sequence[str]) -> None:
+async def resubmit(ctx: Context, names: Sequence[str], *, failed: bool = False, abandon: int | None = None) -> None:
     """Send pending items again in new, smaller batches, within the cap.
+
+    Args:
+        failed: also, once more, items that failed for good.
+        abandon: number of a batch that is given up first: its cancel never ends, or its results are gone.
 
     Raises:
         HeldError, BatchctlError: as `poll`.
@@ -126,9 +133,41 @@ async def resubmit(ctx: Context, names: Sequence[str]) -> None:
     with Store.open(ctx.state_path) as store, Several(ctx, store, names) as several:
         try:
             await several.each(_recovered)
+            if abandon is not None:
+                await several.each(partial(_give_up, abandon))
+            if failed:
+                await several.each(_take_failed_back)
             await several.each(_send_again)
         finally:
             await several.aclose()
+
+
+async def _give_up(number: int, run: HeldRun) -> None:
+    batch = run.store.batches.get(run.id, number)
+    if batch is None or batch.state not in (BatchState.CANCELING, BatchState.ENDED):
+        found = "no such batch" if batch is None else f"it is {batch.state}"
+        raise InputError(
+            f"batch {number} of run {run.name} cannot be given up: {found}",
+            hint="only one whose cancel does not end, or whose results cannot be fetched, can be given up",
+        )
+    held = run.store.items.count_members(run.id, number)
+    run.store.batches.abandon(run.id, number, at=run.ctx.now())
+    run.emit(
+        "batch.abandoned",
+        f"batch {number} ({batch.batch_id}) is given up; its {held:,} items go again and may be paid twice, "
+        "an answer that still comes is kept",
+        batch=number,
+        level=Level.WARNING,
+        data={"batch_id": batch.batch_id, "items": held},
+    )
+
+
+async def _take_failed_back(run: HeldRun) -> None:
+    if run.row.state is RunState.CANCELED:
+        raise InputError(f"run {run.name} is canceled and sends nothing more", hint="start a new run of these items")
+    if seqs := requestable(run):
+        take_back(run, seqs)
+        run.emit("run.reopened", f"{len(seqs):,} failed items go once more", data={"items": len(seqs)})
 
 
 async def _send_again(run: HeldRun) -> None:

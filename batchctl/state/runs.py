@@ -98,8 +98,11 @@ class Runs:
         return self._where("1")
 
     def open(self) -> list[RunRow]:
-        """Every run a poll must look at: planned and not finished."""
-        return self._where("state <> 'planning' AND finished_at IS NULL")
+        """Every run a poll must look at: planned, and not finished or with a given-up batch that may still answer."""
+        return self._where(
+            "state <> 'planning' AND (finished_at IS NULL OR EXISTS (SELECT 1 FROM batches"
+            " WHERE run_id = runs.id AND batches.state = 'abandoned'))"
+        )
 
     def planning(self) -> list[RunRow]:
         """Runs whose planning has not finished (or whose process died in it)."""
@@ -185,6 +188,14 @@ class Runs:
                 (stamp(at), run_id),
             )
             self._expect_moved(changed, run_id, "be closed")
+
+    def reopen(self, run_id: int, at: datetime) -> None:
+        """Take back that a run is closed, because items of it are open again: done becomes open, canceled stays."""
+        with self._db.transaction(durable=True):
+            row = self.by_id(run_id)
+            if row is not None and row.state is RunState.DONE:
+                self.move(run_id, RunState.OPEN, needs=None, at=at)
+            self._db.change("UPDATE runs SET finished_at = NULL WHERE id = ?", (run_id,))
 
     def _expect_moved(self, changed: int, run_id: int, what: str) -> None:
         if changed != 1:

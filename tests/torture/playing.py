@@ -189,7 +189,7 @@ class _Play:
                 }
                 for number in range(min(size, most))
             ]
-            with contextlib.suppress(RuntimeError):  # faults meet strangers too
+            with contextlib.suppress(RuntimeError, OSError):  # faults meet strangers too
                 self._simulator.ask(
                     "POST",
                     "/v1/messages/batches",
