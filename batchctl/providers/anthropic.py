@@ -28,7 +28,8 @@ from batchctl.providers.base import (
 )
 from batchctl.providers.errors import ANTHROPIC_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import anthropic_rates
-from batchctl.providers.sdk import Sdk, custom_id_of, find_key, ids_of, json_array, send_timeout, trusted
+from batchctl.providers.keys import find_key
+from batchctl.providers.sdk import Sdk, custom_id_of, ids_of, json_array, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_text
 from batchctl.providers.wire import Wire
 
@@ -84,13 +85,13 @@ class AnthropicProvider:
         api_key: None takes it from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN.
 
     Raises:
-        SystemicError: there is no key.
+        InputError: there is no key.
     """
 
     name = "anthropic"
 
     def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
-        key = find_key(api_key, ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"))
+        key = find_key(self.name, api_key)
         self._errors = ErrorReader(self.name, parse_error, ANTHROPIC_MARKS, (key,))
         self._sdk = Sdk(partial(_client, base_url, api_key), _exceptions, self._errors)
         self._wire = Wire(self._errors, AnthropicFormat().parse_completion, anthropic_rates, self._target)

@@ -29,8 +29,9 @@ from batchctl.providers.base import (
 from batchctl.providers.decoding import Number
 from batchctl.providers.errors import OPENAI_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import openai_rates
+from batchctl.providers.keys import find_key
 from batchctl.providers.openai_format import LIMITS, OpenAIFormat, parse_error
-from batchctl.providers.sdk import Sdk, find_key, ids_of, send_timeout, trusted
+from batchctl.providers.sdk import Sdk, ids_of, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_unix
 from batchctl.providers.wire import Wire
 
@@ -114,13 +115,13 @@ class OpenAIProvider:
         api_key: None takes it from OPENAI_API_KEY.
 
     Raises:
-        SystemicError: there is no key.
+        InputError: there is no key.
     """
 
     name = "openai"
 
     def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
-        key = find_key(api_key, ("OPENAI_API_KEY",))
+        key = find_key(self.name, api_key)
         self._errors = ErrorReader(self.name, parse_error, OPENAI_MARKS, (key,))
         self._sdk = Sdk(partial(_client, base_url, key), _exceptions, self._errors)
         self._wire = Wire(self._errors, OpenAIFormat().parse_completion, openai_rates, self._target)

@@ -54,7 +54,7 @@ def batch_provider(name: str, *, base_url: str | None = None, api_key: str | Non
 
     Raises:
         InputError: no provider of that name.
-        SystemicError: no key.
+        InputError: no key.
     """
     request_format(name)
     return _ADAPTERS[name](base_url, api_key)

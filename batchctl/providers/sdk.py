@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -14,7 +13,6 @@ from typing import IO, Any, TypeVar
 
 import msgspec
 
-from batchctl.core.errors import SystemicError
 from batchctl.providers.decoding import decode
 from batchctl.providers.errors import Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import server_time
@@ -38,24 +36,6 @@ def trusted() -> ssl.SSLContext:
 def send_timeout(size: int) -> float:
     """Seconds to send and have accepted a body of `size` bytes (field report 54)."""
     return READ_TIMEOUT + size / SEND_RATE
-
-
-def find_key(api_key: str | None, variables: tuple[str, ...]) -> str:
-    """The key to send: given, or from the SDK's own variables.
-
-    Raises:
-        SystemicError: there is none, or it cannot be sent.
-    """
-    key = api_key or next((value for name in variables if (value := os.environ.get(name))), None)
-    if not key:
-        raise SystemicError(
-            f"no API key: {variables[0]} is not set", hint=f"export {variables[0]}=…, or use --simulate"
-        )
-    if not key.isascii() or not key.isprintable() or " " in key:
-        raise SystemicError(
-            f"the API key in {variables[0]} has characters no key has", hint="look for a line break or a space in it"
-        )
-    return key
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from batchctl.core.model import RunState
 from batchctl.files.lock import RunLock
 from batchctl.files.names import check_run_name, workdir
 from batchctl.files.readers import digest
+from batchctl.providers.keys import find_key
 from batchctl.runs.context import Context
 from batchctl.runs.cutting import Cut
 from batchctl.runs.held import HeldRun, hold_locked
@@ -32,6 +33,8 @@ def start(ctx: Context, request: PlanRequest) -> Iterator[HeldRun]:
         InputError: bad input, or the name is taken by something different.
     """
     check_run_name(request.name)
+    if not request.settings.simulate:
+        find_key(request.settings.provider)
     work = workdir(ctx.state_path, request.name)
     new_folders = _missing_parents(work)
     opened: list[Store] = []

@@ -137,13 +137,18 @@ def test_a_broken_template_names_its_line(make_desk: MakeDesk) -> None:
     nothing_happened(desk)
 
 
-def test_a_missing_key_is_named_and_nothing_is_sent(make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key the run stops with exit 6 and says which variable is missing."""
+@pytest.mark.parametrize(("key", "said"), [("", "is not set"), ("sk-a\nb", "line break"), ("sk-é", "no key has")])
+def test_a_key_that_cannot_be_used_is_named(
+    make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch, key: str, said: str
+) -> None:
+    """A missing or unreadable key is refused before anything is made, and is not shown."""
     desk = make_desk()
-    monkeypatch.delenv("ANTHROPIC_API_KEY")
-    ran = desk.start("submit", write(desk, GOOD), code=6)
-    assert "ANTHROPIC_API_KEY" in ran.err + ran.out
-    assert desk.simulator.stats()["calls"] == {}
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    ran = desk.start("submit", write(desk, GOOD), code=2)
+    assert "ANTHROPIC_API_KEY" in ran.err
+    assert said in ran.err
+    assert not key or key not in ran.err
+    nothing_happened(desk)
 
 
 @pytest.mark.parametrize(

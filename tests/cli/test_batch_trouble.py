@@ -161,16 +161,17 @@ def test_tagged_ids_name_their_batch_in_every_round(make_desk: MakeDesk, provide
     assert sorted(tags) == ["1", "1", "1", "2", "2", "2", "3"]
 
 
-def test_a_missing_key_leaves_no_intent(make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails without sending leaves the batch waiting, so the repeated command sends it."""
+def test_a_missing_key_stops_nothing(make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A poll without a key says so; the run stays as it is and goes on with the key."""
     desk = make_desk()
-    items = desk.items(3)
+    desk.start("submit", desk.items(3))
     monkeypatch.delenv("ANTHROPIC_API_KEY")
-    desk.start("submit", items, code=6)
-    assert desk.status()["batches"]["waiting"] == 1
+    assert "ANTHROPIC_API_KEY" in desk("poll", code=2).err
+    assert desk.status()["state"] == "open"
     monkeypatch.setenv("ANTHROPIC_API_KEY", "a-key")
-    desk.start("submit", items)
-    assert desk.creates() == 1
+    desk.simulator.advance(LATER)
+    desk("poll")
+    assert desk.balanced()["counts"]["succeeded"] == 3
 
 
 def test_trouble_with_one_run_does_not_stop_another(make_desk: MakeDesk) -> None:

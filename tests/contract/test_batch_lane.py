@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from batchctl.core.errors import Fault, ProviderError, SystemicError
+from batchctl.core.errors import Fault, InputError, ProviderError, SystemicError
 from batchctl.core.model import ErrorKind, Outcome
 from batchctl.providers import registry
 from batchctl.providers.base import Phase
@@ -186,14 +186,14 @@ async def test_a_missing_key_is_said_before_anything_is_sent(name: str, monkeypa
     """No key, no call; the hint names the variable."""
     for variable in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(SystemicError) as caught:
+    with pytest.raises(InputError) as caught:
         registry.batch_provider(name)
     assert f"{name.upper()}_API_KEY" in (caught.value.hint or "")
 
 
 async def test_a_key_with_a_line_break_is_named_without_being_shown(name: str) -> None:
     """A key pasted with its newline cannot be sent; the text does not repeat it."""
-    with pytest.raises(SystemicError) as caught:
+    with pytest.raises(InputError) as caught:
         registry.batch_provider(name, api_key="sk-pasted\n")
     assert "sk-pasted" not in caught.value.message
 
