@@ -87,6 +87,7 @@ class _Line(msgspec.Struct):
     result: _Result
 
 
+_BODY_MARK = b',"params":'
 _LINES = msgspec.json.Decoder(_Line)
 _MESSAGES = msgspec.json.Decoder(_Message)
 _ENVELOPES = msgspec.json.Decoder(_Error)
@@ -186,6 +187,18 @@ class AnthropicFormat:
     def head(self, custom_id: str, endpoint: str) -> bytes:  # noqa: ARG002  # Anthropic has one
         """The bytes of a batch line before the body; the line is head + body + `}`."""
         return b'{"custom_id":' + msgspec.json.encode(custom_id) + b',"params":'
+
+    def split(self, line: bytes) -> tuple[str, bytes]:
+        """Endpoint and body of a batch line; inside strings quotes are escaped, so the mark stands once before it."""
+        return MESSAGES_ENDPOINT, line[line.index(_BODY_MARK) + len(_BODY_MARK) : -1]
+
+    def charge(self, usage: Usage) -> dict[str, int]:
+        """What one request takes: cache reads are free, and output counts apart (rate-limits page)."""
+        return {
+            "requests": 1,
+            "tokens": usage.input_tokens - usage.cached_input_tokens,
+            "output": usage.output_tokens,
+        }
 
     def problems(self, body: Mapping[str, Any], endpoint: str) -> list[str]:
         """What Anthropic would refuse in this body, each with its way out."""

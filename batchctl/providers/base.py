@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import IO, Any, Protocol
 
-from batchctl.core.model import Answer
+from batchctl.core.model import Answer, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +238,14 @@ class SyncProvider(Protocol):
 
     name: str
 
-    async def complete(self, custom_id: str, endpoint: str, body: bytes, *, timeout: float) -> Completion:
+    async def complete(
+        self, custom_id: str, endpoint: str, body: bytes, *, timeout: float, headers: Mapping[str, str] | None = None
+    ) -> Completion:
         """Send one request body as it is and wait for the answer; one HTTP call, no retries inside."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
         ...
 
 
@@ -269,6 +275,14 @@ class RequestFormat(Protocol):
 
     def head(self, custom_id: str, endpoint: str) -> bytes:
         """The bytes of a batch line before the body; the line is head + body + `}`."""
+        ...
+
+    def split(self, line: bytes) -> tuple[str, bytes]:
+        """Endpoint and body of a batch line that `head` began."""
+        ...
+
+    def charge(self, usage: Usage) -> dict[str, int]:
+        """What one request takes of the sync lane's limits a minute: `requests`, `tokens` and, apart, `output`."""
         ...
 
     def problems(self, body: Mapping[str, Any], endpoint: str) -> list[str]:

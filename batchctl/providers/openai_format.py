@@ -135,6 +135,14 @@ class _RawLine(msgspec.Struct):
 
 
 _NO_ERROR = _Error()  # an empty object says there is none
+
+
+class _Head(msgspec.Struct):
+    url: str
+
+
+_BODY_MARK = b',"body":'
+_HEADS = msgspec.json.Decoder(_Head)
 _LINES = msgspec.json.Decoder(_Line)
 _BODIES = msgspec.json.Decoder(_Body | str | None)
 _RAW_LINES = msgspec.json.Decoder(_RawLine)
@@ -304,6 +312,15 @@ class OpenAIFormat:
         """The bytes of a batch line before the body; the line is head + body + `}`."""
         encode = msgspec.json.encode
         return b'{"custom_id":' + encode(custom_id) + b',"method":"POST","url":' + encode(endpoint) + b',"body":'
+
+    def split(self, line: bytes) -> tuple[str, bytes]:
+        """Endpoint and body of a batch line; inside strings quotes are escaped, so the mark stands once before it."""
+        start = line.index(_BODY_MARK)
+        return _HEADS.decode(line[:start] + b"}").url, line[start + len(_BODY_MARK) : -1]
+
+    def charge(self, usage: Usage) -> dict[str, int]:
+        """What one request takes: input and output together (rate-limits guide)."""
+        return {"requests": 1, "tokens": usage.input_tokens + usage.output_tokens}
 
     def problems(self, body: Mapping[str, Any], endpoint: str) -> list[str]:
         """What OpenAI would refuse in this body, each with its way out."""

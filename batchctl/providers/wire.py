@@ -86,13 +86,16 @@ class Wire:
         self._base_url = ""
         self._proxy: dict[str, Any] = {}
 
-    async def complete(self, custom_id: str, endpoint: str, body: bytes, *, timeout: float) -> Completion:
+    async def complete(
+        self, custom_id: str, endpoint: str, body: bytes, *, timeout: float, headers: Mapping[str, str] | None = None
+    ) -> Completion:
         """Send one request body and wait for the answer.
 
         Args:
             custom_id: the id the answer gets.
             endpoint: path below the base URL's host.
             body: sent as it is.
+            headers: beside the client's own.
             timeout: seconds for all of it, so that a trickling answer cannot hold it (field report 159).
 
         Raises:
@@ -104,6 +107,7 @@ class Wire:
                 self._base_url + endpoint,
                 data=body,
                 timeout=_deadline(timeout),
+                headers=headers,
                 allow_redirects=False,
                 **self._proxy,
             ) as response:
