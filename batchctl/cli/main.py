@@ -23,6 +23,7 @@ COMMANDS: dict[str, str] = {
     "plan": "batchctl.cli.sending:plan",
     "status": "batchctl.cli.reading:status",
     "show": "batchctl.cli.reading:show",
+    "report": "batchctl.cli.report:report",
     "batches": "batchctl.cli.reading:batches",
     "items": "batchctl.cli.reading:items",
     "results": "batchctl.cli.reading:results",
