@@ -23,7 +23,7 @@ body { margin: 0 auto; padding: 1.5rem; max-width: 64rem; background: var(--grou
 h1 { margin: 0; font-size: 1.6rem; overflow-wrap: anywhere; }
 h2 { margin: 2.2rem 0 .6rem; padding-bottom: .2rem; border-bottom: 1px solid var(--line); font-size: 1.15rem; }
 p { margin: .4rem 0; overflow-wrap: anywhere; }
-.soft, figcaption, caption { color: var(--soft); font-size: .9rem; }
+.soft, caption { color: var(--soft); font-size: .9rem; }
 .needs { padding: .6rem .8rem; border-left: 4px solid var(--late); background: var(--card); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); gap: .6rem; margin: 1rem 0 .6rem;
   padding: 0; }
@@ -31,7 +31,6 @@ p { margin: .4rem 0; overflow-wrap: anywhere; }
 .tiles dt { color: var(--soft); font-size: .85rem; }
 .tiles dd { margin: 0; font-size: 1.3rem; font-variant-numeric: tabular-nums; }
 .scroll { overflow-x: auto; }
-figure { margin: .8rem 0; }
 table { border-collapse: collapse; width: 100%; margin: .4rem 0; font-size: .9rem; }
 caption { padding-bottom: .2rem; text-align: left; }
 th, td { padding: .25rem .6rem .25rem 0; border-bottom: 1px solid var(--line); text-align: left; vertical-align: top;
