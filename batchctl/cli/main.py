@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "cancel": "batchctl.cli.steering:cancel",
     "accept": "batchctl.cli.steering:accept",
     "adopt": "batchctl.cli.steering:adopt",
+    "doctor": "batchctl.cli.doctor:doctor",
     "simulate": "batchctl.cli.simulate:simulate",
 }
 """Each command and where it lives; a command's module is imported only when it is asked for."""

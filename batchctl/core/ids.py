@@ -83,12 +83,20 @@ def intent_key(token: str, batch: int, nonce: int) -> str:
     return f"{PREFIX}{token}-b{batch}-{nonce}"
 
 
+def key_batch(key: str, token: str) -> int | None:
+    """The number of the batch an intent key of this run was made for; None for any other key."""
+    match = _compiled(rf"{PREFIX}{token}-b({_NUMBER})-\d+").fullmatch(key)
+    return None if match is None else int(match[1])
+
+
 def id_text(value: Any) -> str:
     """An id value of the input as the opaque string it is from here on (field report 12).
 
     Raises:
         ValueError: neither a string nor a whole number, empty, too long, or not storable as text.
     """
+    if type(value) is str and value.isprintable() and 0 < len(value) <= LONGEST_ID:
+        return value  # no NUL and no surrogate is printable
     if isinstance(value, bool) or not isinstance(value, str | int):
         kind = {bool: "true or false", float: "a decimal number", type(None): "null"}.get(type(value), "no plain value")
         raise ValueError(f"an id must be a string or a whole number, not {kind}")  # noqa: TRY004  # the data is at fault

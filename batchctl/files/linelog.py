@@ -187,6 +187,13 @@ class LineLog:
                 return
             yield line.offset, len(line.raw), line.raw
 
+    def drop_tail(self) -> None:
+        """Remove the lines past the recorded ones, because what they tell will be told again."""
+        with storage(self.path):
+            os.ftruncate(self._handle, self._recorded)
+            os.fsync(self._handle)
+        self.end = self._tail_end = self._recorded
+
     def append(self, line: bytes) -> tuple[int, int]:
         """Add a line; returns its offset and length without the newline.
 
@@ -241,29 +248,25 @@ class LineLog:
         """
         self.flush()
         with self.path.open("rb") as old:
-            return _write_lines(self._staged, (read_line(old, offset, length) for offset, length in keep))
+            return _write_lines(staged_path(self.path), (read_line(old, offset, length) for offset, length in keep))
 
     def adopt(self) -> None:
         """Put the staged file, which the state file counts by now, in the place of this one."""
         with storage(self.path):
-            replace(self._staged, self.path)
+            replace(staged_path(self.path), self.path)
         os.close(self._handle)
         self._handle = self._open()
         self.end = self._tail_end = self._recorded = os.fstat(self._handle).st_size
 
-    @property
-    def _staged(self) -> Path:
-        return self.path.with_name(f".{self.path.name}.next")
-
     def _settle_staged(self) -> None:
         """Finish or undo a `stage` whose process died."""
-        with storage(self._staged):
-            if not self._staged.exists():
+        with storage(staged_path(self.path)):
+            if not staged_path(self.path).exists():
                 return
-            if self._staged.stat().st_size == self._recorded:
-                replace(self._staged, self.path)
+            if staged_path(self.path).stat().st_size == self._recorded:
+                replace(staged_path(self.path), self.path)
             else:
-                self._staged.unlink()
+                staged_path(self.path).unlink()
 
     def close(self) -> None:
         """Write what is left and close; a failure that was raised before is not raised again."""
@@ -272,6 +275,11 @@ class LineLog:
                 self.flush()
         finally:
             os.close(self._handle)
+
+
+def staged_path(path: Path) -> Path:
+    """Where the file waits that is to take the place of a log."""
+    return path.with_name(f".{path.name}.next")
 
 
 def _write_lines(path: Path, lines: Iterable[bytes]) -> array[int]:

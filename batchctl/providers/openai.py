@@ -228,6 +228,7 @@ class OpenAIProvider:
                 requests=(batch.request_counts or {}).get("total") or 0,
                 ids_at=batch.input_file_id,
                 input_file=batch.input_file_id,
+                refused=_PHASES.get(batch.status.lower()) is Phase.FAILED,
             )
 
     async def custom_ids(self, batch: Listed) -> AsyncIterator[str]:

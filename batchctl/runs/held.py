@@ -45,10 +45,18 @@ class HeldRun:
         self.work = workdir(ctx.state_path, row.name)
         self.output = OutputFolder(row.out, self.work)
         self.form: RequestFormat = registry.request_format(row.provider)
-        self.results = LineLog.open(self.output.local / "results.jsonl", row.results_bytes)
-        self.errors = LineLog.open(self.output.local / "errors.jsonl", row.errors_bytes)
         self.systemic: ItemError | None = None
         self.gone: set[int] = set()  # ended batches whose results the provider no longer has
+
+    @cached_property
+    def results(self) -> LineLog:
+        """results.jsonl; opened, and what a crash left at its end repaired, on first use."""
+        return LineLog.open(self.output.local / "results.jsonl", self.row.results_bytes)
+
+    @cached_property
+    def errors(self) -> LineLog:
+        """errors.jsonl, likewise."""
+        return LineLog.open(self.output.local / "errors.jsonl", self.row.errors_bytes)
 
     @cached_property
     def provider(self) -> BatchProvider:
@@ -128,6 +136,13 @@ class HeldRun:
         self.results.sync()
         self.errors.sync()
 
+    def close(self) -> None:
+        """Close the result files, if they were opened."""
+        for name in ("results", "errors"):
+            log = self.__dict__.pop(name, None)
+            if log is not None:
+                log.close()
+
     async def aclose(self) -> None:
         """Close the provider's connections, if any were opened."""
         provider = self.__dict__.pop("provider", None)
@@ -175,8 +190,7 @@ def hold_locked(ctx: Context, store: Store, name: str) -> Iterator[HeldRun]:
     try:
         yield run
     finally:
-        run.results.close()
-        run.errors.close()
+        run.close()
 
 
 @contextmanager

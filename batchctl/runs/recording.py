@@ -12,7 +12,7 @@ from batchctl.core.reply import parse_output
 from batchctl.core.retry import Decision, decide
 from batchctl.files.results import error_line, result_line
 from batchctl.runs.held import HeldRun
-from batchctl.state.rows import ERROR_MESSAGE_CHARS, BatchRow, Failure, ItemRow, Success
+from batchctl.state.rows import ERROR_MESSAGE_CHARS, BatchRow, Failure, ItemRow, Member, Success
 
 
 @dataclass(slots=True)
@@ -52,8 +52,14 @@ class Slice:
     systemic: ItemError | None = None
     stop_reasons: Counter[str] = field(default_factory=Counter)
 
-    def take(self, row: ItemRow, answer: Answer) -> None:
+    def take(self, row: ItemRow | Member, answer: Answer, decision: Decision | None = None) -> Outcome:
         """Judge one answer and append its line; the item must still be open.
+
+        Args:
+            decision: what follows where it did not succeed; None goes by its round.
+
+        Returns:
+            The outcome after the reply check.
 
         Raises:
             StorageError: lines of another slice are in the files without being counted, so writing that one failed.
@@ -61,9 +67,9 @@ class Slice:
         if not (self.successes or self.failures):
             self._refuse_after_failure()
         if answer.outcome is Outcome.SUCCEEDED:
-            self._take_reply(row, answer)
-        else:
-            self._take_failure(row, answer)
+            return self._take_reply(row, answer)
+        self._take_failure(row, answer, decision)
+        return answer.outcome
 
     def _refuse_after_failure(self) -> None:
         """Nothing is appended after lines that do not count: the recorded end would pass over them."""
@@ -81,7 +87,7 @@ class Slice:
         output = None if answer.text is None else parse_output(answer.text)
         return self.run.check.problem(answer.text, output) is None
 
-    def _take_reply(self, row: ItemRow, answer: Answer) -> None:
+    def _take_reply(self, row: ItemRow | Member, answer: Answer) -> Outcome:
         text = answer.text
         output = None if text is None else parse_output(text)
         problem = None if self.run.check is None else self.run.check.problem(text, output)
@@ -89,14 +95,21 @@ class Slice:
         if problem is not None:
             error = ItemError("invalid_reply", problem, ErrorKind.PERMANENT, code=answer.stop_reason)
             self._fail(row, Outcome.INVALID, error, answer.text, Decision.FINAL)
-            return
+            return Outcome.INVALID
         if answer.stop_reason:
             self.stop_reasons[answer.stop_reason] += 1
+        line = self.line_of(row, answer, output, cost)
+        offset, length = self.run.results.append(line)
+        self.successes.append(Success(row.seq, offset, length))
+        return Outcome.SUCCEEDED
+
+    def line_of(self, row: ItemRow | Member, answer: Answer, output: Any, cost: float | None) -> bytes:
+        """The line of an answer in results.jsonl."""
         assert row.id is not None  # only a record that was never sent has none
-        line = result_line(
+        return result_line(
             id=row.id,
             output=output,
-            text=text,
+            text=answer.text,
             stop_reason=answer.stop_reason,
             model=answer.model,
             usage=answer.usage or Usage(),
@@ -106,12 +119,10 @@ class Slice:
             round=self._round(row),
             provider=self.run.row.provider,
         )
-        offset, length = self.run.results.append(line)
-        self.successes.append(Success(row.seq, offset, length))
 
-    def _take_failure(self, row: ItemRow, answer: Answer) -> None:
+    def _take_failure(self, row: ItemRow | Member, answer: Answer, decision: Decision | None) -> None:
         error = answer.error or ItemError(str(answer.outcome), _silence(answer.outcome), ErrorKind.RETRYABLE)
-        decision = decide(answer.outcome, error.kind, row.round, self.run.settings.max_resubmits)
+        decision = decision or decide(answer.outcome, error.kind, row.round, self.run.settings.max_resubmits)
         if decision is Decision.SYSTEMIC:
             self.systemic = error
         if answer.usage is not None:
@@ -129,7 +140,7 @@ class Slice:
 
     def _fail(
         self,
-        row: ItemRow,
+        row: ItemRow | Member,
         outcome: Outcome,
         error: ItemError,
         text: str | None,
@@ -178,7 +189,7 @@ class Slice:
         )
         self._fail(row, outcome, error, None, Decision.FINAL, sent=0)
 
-    def _round(self, row: ItemRow) -> int:
+    def _round(self, row: ItemRow | Member) -> int:
         return self.batch.round if self.batch else row.round
 
     def commit(self) -> None:

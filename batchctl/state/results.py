@@ -123,6 +123,15 @@ class Results:
             )
             expect(changed, len(offsets), f"settled items of run {run_id}")
 
+    def misplace(self, run_id: int, seqs: Sequence[int]) -> None:
+        """Write down that the final lines of settled items are in no file."""
+        with self._db.transaction():
+            self._db.change_many(
+                "UPDATE items SET out_offset = NULL, out_length = NULL WHERE run_id = ? AND seq = ?"
+                " AND state <> 'open'",
+                ((run_id, seq) for seq in seqs),
+            )
+
     def ends(self, run_id: int) -> tuple[int, int]:
         """The recorded ends of results.jsonl and errors.jsonl, in bytes."""
         row = self._db.row("SELECT results_bytes, errors_bytes FROM runs WHERE id = ?", (run_id,))

@@ -12,7 +12,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -120,19 +120,25 @@ def command(
 
 def _quicken(shift: float) -> None:
     """Shorter timeouts, so that a hanging server costs no minutes, and a clock that is wrong."""
-    from batchctl.cli import session
+    from batchctl.cli import session, steering
     from batchctl.core import retry
     from batchctl.providers import anthropic, openai, sdk
     from batchctl.runs.context import Context, utc_now
 
     timeout = 0.7
     vars(sdk).update(READ_TIMEOUT=timeout, CONNECT_TIMEOUT=0.3)
-    vars(retry)["LONGEST_POLL"] = timeout
+    vars(retry).update(LONGEST_POLL=timeout, LONGEST_PAUSE=2.0)
     (sdk.Sdk.call.__kwdefaults__ or {})["timeout"] = timeout
     for module in (anthropic, openai):
         vars(module)["send_timeout"] = lambda _size: timeout
     if shift:
-        vars(session)["Context"] = partial(Context, now=lambda: utc_now() + timedelta(seconds=shift))
+        wrong = partial(_wrong_clock, utc_now, shift)
+        vars(session)["Context"] = partial(Context, now=wrong)
+        vars(steering)["utc_now"] = wrong
+
+
+def _wrong_clock(right: Callable[[], datetime], shift: float) -> datetime:
+    return right() + timedelta(seconds=shift)
 
 
 class SimulatorProcess:

@@ -1,0 +1,166 @@
+"""Compares a run with the provider's lists: batches of ours the state file does not know, uploads nothing uses."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from batchctl.core.errors import BatchctlError
+from batchctl.core.ids import Generated, Own, key_batch, resolve
+from batchctl.core.model import BatchState, ItemState
+from batchctl.providers.base import Listed
+from batchctl.runs.findings import Finding
+from batchctl.runs.held import HeldRun
+from batchctl.state.rows import BatchRow, ItemRow
+
+UNSENT = (BatchState.WAITING, BatchState.SUBMITTING, BatchState.UNKNOWN)
+
+
+@dataclass(slots=True)
+class Stray:
+    """A batch at the provider that is ours and not in the state file."""
+
+    listed: Listed
+    rows: list[ItemRow]
+    batch: BatchRow | None  # the unsent batch of the state file that holds exactly these items
+
+
+async def check_lists(run: HeldRun, *, repair: bool) -> list[Finding]:
+    """Find strays and unused uploads, and take them in or delete them."""
+    try:
+        listed = [batch async for batch in run.provider.listed(run.row.created_at)]
+        found = [await _stray(run, stray, repair=repair) async for stray in _strays(run, listed)]
+        return found + [finding async for finding in _unused(run, listed, repair=repair)]
+    except BatchctlError as error:
+        return [
+            Finding(run.name, f"the provider's lists could not be read: {error.message}", error.hint or "try later")
+        ]
+
+
+async def _strays(run: HeldRun, listed: list[Listed]) -> AsyncIterator[Stray]:
+    for batch in listed:
+        if batch.refused or run.store.batches.owner(batch.created.batch_id) is not None:
+            continue
+        if batch.key is not None and key_batch(batch.key, run.row.token) is None:
+            continue
+        ids = {id_ async for id_ in run.provider.custom_ids(batch)}
+        if not ids and batch.key is None:
+            continue  # nothing tells yet whose it is
+        seqs = _seqs(run, ids)
+        if batch.key is None and (len(seqs) != len(ids) or not _looks_ours(run, seqs)):
+            continue
+        rows = list(run.store.items.by_seqs(run.id, sorted(seqs)).values())
+        if rows and all(row.state is not ItemState.OPEN for row in rows):
+            continue  # its items have their outcome, so nothing needs it
+        yield Stray(batch, rows, _unsent_of(run, seqs) or _by_key(run, batch))
+
+
+def _by_key(run: HeldRun, listed: Listed) -> BatchRow | None:
+    """The unsent batch that a key names; the input file with the ids may be gone."""
+    number = None if listed.key is None else key_batch(listed.key, run.row.token)
+    batch = None if number is None else run.store.batches.get(run.id, number)
+    fits = batch is not None and batch.state in UNSENT and listed.requests in (0, batch.requests)
+    return batch if fits else None
+
+
+def _seqs(run: HeldRun, ids: set[str]) -> set[int]:
+    own, made = [], set()
+    for id_ in ids:
+        match resolve(id_, run.row.token):
+            case Own():
+                own.append(id_)
+            case Generated(seq=seq):
+                made.add(seq)
+    return made | set(run.store.items.lookup(run.id, own).values())
+
+
+def _looks_ours(run: HeldRun, seqs: set[int]) -> bool:
+    """Ids alone may be another run's of the same input; an unsent batch of just these items, or tags, decide."""
+    return _unsent_of(run, seqs) is not None or run.settings.tag_ids
+
+
+def _unsent_of(run: HeldRun, seqs: set[int]) -> BatchRow | None:
+    if not seqs:
+        return None
+    first = run.store.items.by_seqs(run.id, [min(seqs)]).get(min(seqs))
+    batch = None if first is None or first.batch is None else run.store.batches.get(run.id, first.batch)
+    if batch is None or batch.state not in UNSENT or batch.requests != len(seqs):
+        return None
+    members = {member.seq for member in run.store.items.members(run.id, batch.number, limit=len(seqs) + 1)}
+    return batch if members == seqs else None
+
+
+async def _stray(run: HeldRun, stray: Stray, *, repair: bool) -> Finding:
+    requests = stray.listed.requests or len(stray.rows)
+    text = f"batch {stray.listed.created.batch_id} ({requests:,} requests) is ours, but not in the state file"
+    free = bool(stray.rows) and all(row.state is ItemState.OPEN and row.batch is None for row in stray.rows)
+    if stray.batch is None and not (free and len({row.round for row in stray.rows}) == 1):
+        way = f"`batchctl poll {run.name}` (without --resubmit) until older batches are collected, then `doctor` again"
+        return Finding(run.name, text, way)
+    finding = Finding(run.name, text, "taken in: the next poll collects it", mendable=True)
+    if repair:
+        _take_in(run, stray)
+        finding.mended = True
+    return finding
+
+
+def _take_in(run: HeldRun, stray: Stray) -> None:
+    """Give a stray its row: that of the unsent batch with its items, or a new one for pending items."""
+    now = run.ctx.now()
+    created = stray.listed.created
+    with run.store.transaction(durable=True):
+        number = stray.batch.number if stray.batch is not None else _new_batch(run, stray.rows)
+        if stray.batch is None or stray.batch.state is BatchState.WAITING:
+            key = stray.listed.key or f"{run.row.token}-doctor-{created.batch_id}"
+            run.store.batches.intend(run.id, number, key, now)
+        run.store.batches.created(
+            run.id,
+            number,
+            batch_id=created.batch_id,
+            status=created.status,
+            created_at=created.created_at,
+            expires_at=created.expires_at,
+            certain=True,
+            at=now,
+            next_check_at=now,
+        )
+    run.emit(
+        "batch.taken_in",
+        f"batch {number} is {created.batch_id}, found in the provider's list",
+        batch=number,
+        data={"batch_id": created.batch_id},
+    )
+
+
+def _new_batch(run: HeldRun, rows: list[ItemRow]) -> int:
+    number = run.store.batches.next_number(run.id)
+    seqs = [row.seq for row in rows]
+    run.store.batches.add_waiting(
+        run.id,
+        number,
+        round=rows[0].round,
+        requests=len(rows),
+        size=sum((row.length or 0) + 1 for row in rows),
+        tokens=sum(row.tokens for row in rows),
+        first_seq=min(seqs),
+        last_seq=max(seqs),
+        model=run.row.model,
+    )
+    run.store.batches.assign(run.id, number, seqs, rows[0].round)
+    return number
+
+
+async def _unused(run: HeldRun, listed: list[Listed], *, repair: bool) -> AsyncIterator[Finding]:
+    """Uploaded input files of ours that no batch was made from and no batch of the state file waits to use."""
+    used = {batch.input_file for batch in listed}
+    used |= {batch.file_id for batch in run.store.batches.in_state(run.id, *UNSENT)}
+    async for file_id, key in run.provider.uploads(run.row.created_at):
+        if file_id in used or key_batch(key, run.row.token) is None:
+            continue
+        finding = Finding(
+            run.name, f"the uploaded file {file_id} is used by no batch", "deleted at the provider", mendable=True
+        )
+        if repair:
+            await run.provider.discard(file_id)
+            finding.mended = True
+        yield finding
