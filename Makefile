@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 N      ?= 1000
 SEED   ?= 1
 
-.PHONY: install demo test test-slow lint type docs docs-check bench check fmt clean
+.PHONY: install demo test test-slow lint type docs docs-check bench torture check fmt clean
 
 install: $(READY)
 
@@ -50,6 +50,9 @@ docs: $(READY)
 
 docs-check: $(READY)
 	$(BIN)/cog --check -P -I docs README.md docs/*.md
+
+torture: $(READY)
+	$(BIN)/python -m tests.torture -n $(N) --seed $(SEED)
 
 check: lint type test docs-check
 

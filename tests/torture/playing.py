@@ -86,6 +86,8 @@ class _Play:
         if not self._settle():
             return
         self._played.problems += check(self._schedule, self._folder, self._simulator)
+        if not self._played.problems and self._take(Step("doctor")) != 0:
+            self._problem("doctor", "finds something wrong in a settled run")
 
     def _take(self, step: Step) -> int:
         if step.advance:
@@ -114,6 +116,8 @@ class _Play:
                 ]
             case "poll":
                 return [*state, "poll", "--resubmit"]
+            case "doctor":
+                return [*state, "doctor", "--repair"]
             case "wait":
                 return [*state, "poll", "--resubmit", "--wait-limit", "3s"]
             case _:
@@ -135,7 +139,10 @@ class _Play:
                 self._take(Step("resubmit"))
             elif not run.open and not live and run.state in (RunState.DONE, RunState.CANCELED):
                 return True
-        self._problem("never settled", f"after {QUIET_PASSES} quiet passes: {run}, {live} batches")
+        self._problem(
+            "never settled",
+            f"after {QUIET_PASSES} quiet passes: {run and (run.state, run.open, run.needs)}, {live} batches",
+        )
         return False
 
     def _status(self) -> tuple[RunRow | None, int]:

@@ -36,6 +36,7 @@ def preload() -> None:
     from anthropic import DefaultAioHttpClient as _  # noqa: F401  # its module is imported on first use
     from openai import DefaultAioHttpClient as __  # noqa: F401
 
+    import batchctl.cli.doctor
     import batchctl.cli.main
     import batchctl.cli.reading
     import batchctl.cli.sending
@@ -43,6 +44,7 @@ def preload() -> None:
     import batchctl.cli.steering
     import batchctl.providers.anthropic
     import batchctl.providers.openai
+    import batchctl.runs.doctor
     import batchctl.runs.verbs
     import batchctl.state.migrations
     from batchctl.core.prices import Rates

@@ -23,7 +23,7 @@ class Step:
     """One command.
 
     Args:
-        verb: `submit`, `run`, `poll`, `wait`, `resubmit` or `cancel`.
+        verb: `submit`, `run`, `poll`, `wait`, `resubmit`, `cancel` or `doctor` (with --repair).
         advance: simulated seconds that pass before it.
         shift: seconds by which this machine's clock is wrong while it runs.
     """
@@ -117,7 +117,8 @@ def make_schedule(seed: int) -> Schedule:
 
 def _steps(chance: random.Random, speed: float) -> Iterator[Step]:
     first = ("run", "submit") if speed else ("submit",)
-    later = ("run", "wait", "poll", "resubmit") if speed else ("poll", "poll", "submit", "resubmit")
+    later: tuple[str, ...] = ("run", "wait", "poll", "resubmit") if speed else ("poll", "poll", "submit", "resubmit")
+    later = (*later, "doctor") if chance.random() < 0.3 else later
     yield Step(chance.choice(first), blow=_blow(chance, 0.9))
     for _ in range(chance.randint(1, 6)):
         advance = 0.0 if speed else chance.choice((0.0, 5.0, 70.0, 3600.0, 4 * 3600.0))
