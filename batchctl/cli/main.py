@@ -20,6 +20,7 @@ COMMANDS: dict[str, str] = {
     "poll": "batchctl.cli.steering:poll",
     "resubmit": "batchctl.cli.steering:resubmit",
     "run": "batchctl.cli.sending:run",
+    "fanout": "batchctl.cli.fanout:fanout",
     "plan": "batchctl.cli.sending:plan",
     "status": "batchctl.cli.reading:status",
     "show": "batchctl.cli.reading:show",

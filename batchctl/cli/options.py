@@ -39,7 +39,7 @@ FILE = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 
 
 INPUT_OPTIONS: tuple[Decorator, ...] = (
-    option("--provider", type=click.Choice(["anthropic", "openai"]), required=True, help="Whose API is used."),
+    option("--provider", type=click.Choice(["anthropic", "openai"]), help="Whose API is used."),
     option("--model", help="Model name; finished requests (--requests) carry their own."),
     option("--prompt", type=FILE, help="Template file; `{{field}}` stands for a field of the item."),
     option("--system", type=FILE, help="Template file of the system prompt."),
@@ -100,6 +100,28 @@ BATCH_OPTIONS: tuple[Decorator, ...] = (
     ),
 )
 
+SYNC_OPTIONS: tuple[Decorator, ...] = (
+    option("--rpm", type=POSITIVE, help="The account's requests a minute; default: as its answers say."),
+    option(
+        "--tpm",
+        type=POSITIVE,
+        help="The account's tokens a minute (input on Anthropic, all on OpenAI); default: as its answers say.",
+    ),
+    option(
+        "--share",
+        type=click.FloatRange(min=0, min_open=True, max=1),
+        help="Part of the limits to use; the rest stays free for others. Default 1.",
+    ),
+    option("--concurrency", type=POSITIVE, help="Most calls in flight; default: what the limits and latency ask for."),
+    option("--max-attempts", type=POSITIVE, help="Calls an item gets before it fails; default 5."),
+    option("--timeout", type=DURATION, help="Longest time of one call in all; default: by --max-tokens."),
+    option(
+        "--max-failure-rate",
+        type=click.FloatRange(min=0, max=1),
+        help="Stop when more of the last 50 items failed; default 0.2.",
+    ),
+)
+
 
 def with_options(*groups: tuple[Decorator, ...]) -> Decorator:
     """Decorate a command with groups of options, in their order."""
@@ -121,6 +143,8 @@ def settings_from(given: dict[str, Any]) -> Settings:
     """
     from batchctl.providers.registry import request_format
 
+    if not given["provider"]:
+        raise InputError("no provider", hint="give --provider anthropic or openai")
     form = request_format(given["provider"])
     if given["faults"] and not given["simulate"]:
         raise InputError("--faults goes with --simulate")
@@ -158,7 +182,14 @@ def settings_from(given: dict[str, Any]) -> Settings:
         interval=given.get("interval") or (0.5 if simulate else 60.0),
         settle_after=given.get("settle_after") or (1.0 if simulate else 120.0),
         max_cost=given.get("max_cost"),
+        **sync_settings(given),
     )
+
+
+def sync_settings(given: dict[str, Any]) -> dict[str, Any]:
+    """The settings of the sync lane that were given."""
+    names = ("rpm", "tpm", "share", "concurrency", "max_attempts", "timeout", "max_failure_rate")
+    return {name: given[name] for name in names if given.get(name) is not None}
 
 
 def _text(path: Path | None) -> str | None:

@@ -18,6 +18,7 @@ class Decision(StrEnum):
     """What happens to an item whose attempt did not succeed."""
 
     RESUBMIT = "resubmit"
+    RETRY = "retry"  # again in the same lane: no round is spent
     FINAL = "final"
     SYSTEMIC = "systemic"  # the run stops, the item stays open and nothing is spent
 

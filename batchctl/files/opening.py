@@ -85,7 +85,7 @@ class Opened:
         if self._path == "-":
             if sys.stdin is None:
                 raise InputError("standard input is closed", hint="name a file, or pipe the items in")
-            return sys.stdin.buffer
+            return getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)  # no lock that a thread could hold at exit
         try:
             file = self._stack.enter_context(Path(self._path).open("rb", buffering=0))  # noqa: SIM115  # close() closes
         except OSError as error:

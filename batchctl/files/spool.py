@@ -21,17 +21,17 @@ READ_BUFFER = 1 << 20
 
 
 class SpoolWriter:
-    """Writes a new file of lines; what was there before is replaced.
+    """Writes a file of lines; what was there before is replaced, or with `append` followed.
 
     Lines go straight into a buffer: gathering them in lists makes the same work twice as slow.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, append: bool = False) -> None:
         self.path = path
-        self.size = 0
         make_folder(path.parent)
         with storage(path):
-            self._file = open(path, "wb", WRITE_BUFFER, opener=private)  # noqa: SIM115  # closed by close()
+            self._file = open(path, "ab" if append else "wb", WRITE_BUFFER, opener=private)  # noqa: SIM115  # close()
+            self.size = self._file.tell()
         self._write = self._file.write
 
     def append(self, line: bytes) -> int:

@@ -160,6 +160,7 @@ class ErrorReader:
             return self._error(text, Fault.SYSTEMIC)
         result = self._error(text, Fault.RETRY if _never_connected(causes) else _lost(call))
         if any(isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTORS for cause in causes):
+            result.type = "too_many_open_files"
             result.hint = "too many open files: raise the limit (`ulimit -n`) or lower --concurrency"
         return result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from batchctl.core.errors import SystemicError
-from batchctl.core.model import BatchState, Usage
+from batchctl.core.model import BatchState, Lane, Usage
 from batchctl.runs.held import HeldRun
 from batchctl.state.rows import BatchRow
 
@@ -22,30 +22,38 @@ def affordable(run: HeldRun, batch: BatchRow) -> bool:
     cap = run.settings.max_cost
     if cap is None:
         return True
-    committed = run.refresh().cost_usd + sum(
-        _highest_cost(run, other) for other in run.store.batches.in_state(run.id, *MAY_COST)
-    )
-    if committed + _highest_cost(run, batch) <= cap:
+    most = _highest_cost_of(run, batch)
+    if run.refresh().cost_usd + committed(run) + most <= cap:
         return True
     if run.store.batches.in_state(run.id, *MAY_COST):
         return False
     raise SystemicError(
-        f"batch {batch.number} could cost up to ${_highest_cost(run, batch):,.2f}, ${run.row.cost_usd:,.2f} is spent: "
+        f"batch {batch.number} could cost up to ${most:,.2f}, ${run.row.cost_usd:,.2f} is spent: "
         f"over the cap of ${cap:,.2f}",
         hint="raise --max-cost, or lower --max-tokens or --max-requests in a new run",
     )
 
 
-def _highest_cost(run: HeldRun, batch: BatchRow) -> float:
-    """Dollars a batch costs when every answer is as long as it may be."""
-    rates = run.rates(run.settings.model, batch=True)
+def committed(run: HeldRun) -> float:
+    """Dollars that batches at the provider may still cost."""
+    return sum(_highest_cost_of(run, batch) for batch in run.store.batches.in_state(run.id, *MAY_COST))
+
+
+def _highest_cost_of(run: HeldRun, batch: BatchRow) -> float:
+    return batch.requests * highest_cost(run, batch.tokens // max(1, batch.requests), Lane.BATCH)
+
+
+def highest_cost(run: HeldRun, tokens: int, lane: Lane) -> float:
+    """Dollars a request of so many estimated tokens costs when its answer is as long as it may be.
+
+    Raises:
+        SystemicError: the model has no known price.
+    """
+    rates = run.rates(run.settings.model, batch=lane is Lane.BATCH)
     if rates is None:
         raise SystemicError(
             f"no price is known for {run.settings.model or 'finished requests'}, so --max-cost cannot be kept",
             hint="leave --max-cost out",
         )
-    tokens = Usage(
-        input_tokens=round(ESTIMATE_MARGIN * batch.tokens / max(1, batch.requests)),
-        output_tokens=run.settings.max_tokens or ASSUMED_OUTPUT,
-    )
-    return batch.requests * rates.cost(tokens)
+    output = run.settings.max_tokens or ASSUMED_OUTPUT
+    return rates.cost(Usage(input_tokens=round(ESTIMATE_MARGIN * tokens), output_tokens=output))

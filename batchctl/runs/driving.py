@@ -87,12 +87,15 @@ def _say_what_it_needs(run: HeldRun) -> None:
     row = run.refresh()
     if row.state is RunState.STOPPED:
         return  # why it was stopped is what a person must know
-    needs = None if is_settled(row) else needs_of_unknown(run) or needs_of_gone(run) or _needs_of_pending(run)
+    needs = None if is_settled(row) else needs_of_unknown(run) or needs_of_gone(run) or needs_of_rest(run)
     if needs != row.needs:
         run.store.runs.set_needs(run.id, needs, at=run.ctx.now())
 
 
-def _needs_of_pending(run: HeldRun) -> str | None:
+def needs_of_rest(run: HeldRun) -> str | None:
+    """What a person must do for items that no batch has, or for an input that was left."""
+    if not run.row.inputs:
+        return f"its input was not read to its end: `fanout` again goes on, `batchctl accept {run.name}` ends it"
     pending = run.store.items.count_pending(run.id)
     return f"{pending:,} items wait to be sent again: `batchctl resubmit {run.name}`" if pending else None
 

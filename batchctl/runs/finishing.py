@@ -31,6 +31,8 @@ def finish_if_settled(run: HeldRun) -> bool:
         return True
     if run.store.batches.in_state(run.id, *LIVE):
         return False
+    if not row.inputs and row.state is not RunState.CANCELED:
+        return False  # its input was not read to its end
     if row.state is RunState.CANCELED:
         close_open_items(run, Outcome.CANCELED)
         row = run.refresh()

@@ -19,7 +19,7 @@ from batchctl.files.lock import RunLock
 from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
 from batchctl.providers import registry
-from batchctl.providers.base import BatchLimits, BatchProvider, RequestFormat
+from batchctl.providers.base import BatchLimits, BatchProvider, RequestFormat, SyncProvider
 from batchctl.runs.context import Context
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import BatchRow, RunRow
@@ -64,6 +64,14 @@ class HeldRun:
         if not self.settings.simulate:
             return registry.batch_provider(self.row.provider, base_url=self.settings.base_url)
         return registry.batch_provider(
+            self.row.provider, base_url=self.ctx.simulator[self.row.provider], api_key=SIMULATED_KEY
+        )
+
+    def sync_provider(self) -> SyncProvider:
+        """The sync lane's adapter; the caller closes it."""
+        if not self.settings.simulate:
+            return registry.sync_provider(self.row.provider, base_url=self.settings.base_url)
+        return registry.sync_provider(
             self.row.provider, base_url=self.ctx.simulator[self.row.provider], api_key=SIMULATED_KEY
         )
 

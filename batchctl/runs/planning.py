@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -23,6 +23,8 @@ from batchctl.runs.held import id_room, limits_for, wire_id
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import NewItem
 from batchctl.state.store import Store
+
+UNPACKED = 2**62  # requests and bytes of what is no batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,21 @@ class PlanRequest:
         return [open_source(path, format=self.format) for path in self.items]
 
 
+def problem_line(problem: Problem) -> bytes:
+    """The line in errors.jsonl of a record that cannot be sent."""
+    return error_line(
+        id=problem.id,
+        outcome=Outcome.ERRORED,
+        error_type=problem.type,
+        error_code=None,
+        error_message=str(problem),
+        attempts=0,
+        batch_id=None,
+        round=0,
+        text=None,
+    )
+
+
 class _NullSink:
     """Counts only: what `plan` needs."""
 
@@ -67,7 +84,8 @@ class _NullSink:
 class _RunSink:
     """Spools lines at once; rows wait until the first chunk is known to be good, and only then is anything stored."""
 
-    def __init__(self, work: Path, begin: Callable[[], tuple[Store, int]]) -> None:
+    def __init__(self, work: Path, begin: Callable[[], tuple[Store, int]], *, packed: bool) -> None:
+        self._packed = packed
         self.spool = SpoolWriter(work / "spool.jsonl")
         self.bad_lines = SpoolWriter(work / "bad.jsonl")
         self._begin = begin
@@ -75,23 +93,15 @@ class _RunSink:
         self.line = self.spool.append
 
     def bad(self, problem: Problem) -> tuple[int, int]:
-        line = error_line(
-            id=problem.id,
-            outcome=Outcome.ERRORED,
-            error_type=problem.type,
-            error_code=None,
-            error_message=str(problem),
-            attempts=0,
-            batch_id=None,
-            round=0,
-            text=None,
-        )
+        line = problem_line(problem)
         return self.bad_lines.append(line), len(line)
 
     def rows(self, items: list[NewItem]) -> None:
         if self.stored is None:
             self.stored = self._begin()
         store, run_id = self.stored
+        if not self._packed:
+            items = [(*item[:7], None, *item[8:]) for item in items]
         store.items.add(run_id, items)
 
     def sync(self) -> None:
@@ -122,8 +132,10 @@ def survey(request: PlanRequest, *, skip_bad: bool = True) -> Cut:
     return cutter.read(request.sources())
 
 
-def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]) -> Cut:
+def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store], *, packed: bool = True) -> Cut:
     """Plan a new run under its name; the caller holds the name's lock.
+
+    Without `packed` its items are in no batch, and no limit of a batch but that of one request holds.
 
     The spool is written as the input is read; the state file is not touched before the first chunk of records was
     good, and a run becomes visible only when every record was.
@@ -134,6 +146,8 @@ def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]
     settings = request.settings
     form = registry.request_format(settings.provider)
     limits = limits_for(form, settings)
+    if not packed:
+        limits = replace(limits, requests=UNPACKED, bytes=UNPACKED)
     build = make_builder(settings, form)
     sources = request.sources()
     work = workdir(ctx.state_path, request.name)
@@ -143,21 +157,9 @@ def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]
 
     def begin() -> tuple[Store, int]:
         store = open_store()
-        run_id = store.runs.create(
-            name=request.name,
-            token=token,
-            provider=settings.provider,
-            endpoint=settings.endpoint,
-            model=settings.model or "",
-            settings=settings.as_dict(),
-            fingerprint=settings.fingerprint(),
-            inputs=[],
-            out=request.out,
-            at=ctx.now(),
-        )
-        return store, run_id
+        return store, create_row(ctx, request, store, token)
 
-    sink = _RunSink(work, begin)
+    sink = _RunSink(work, begin, packed=packed)
     cutter = Cutter(
         build=build,
         limits=limits,
@@ -174,11 +176,30 @@ def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]
             if cut.bad and not settings.skip_bad:
                 raise bad_input(cut.problems, str(cut.bad))
             sink.sync()
+        if not packed:
+            cut.batches = []
         _accept(ctx, request, cut, open_store(), output, work)
     except BaseException:
         discard_plan(ctx, request.name, open_store if sink.stored else None)
         raise
     return cut
+
+
+def create_row(ctx: Context, request: PlanRequest, store: Store, token: str) -> int:
+    """Add the run in state planning; returns its id."""
+    settings = request.settings
+    return store.runs.create(
+        name=request.name,
+        token=token,
+        provider=settings.provider,
+        endpoint=settings.endpoint,
+        model=settings.model or "",
+        settings=settings.as_dict(),
+        fingerprint=settings.fingerprint(),
+        inputs=[],
+        out=request.out,
+        at=ctx.now(),
+    )
 
 
 def _accept(ctx: Context, request: PlanRequest, cut: Cut, store: Store, output: OutputFolder, work: Path) -> None:

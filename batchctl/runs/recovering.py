@@ -35,11 +35,18 @@ class _Line(msgspec.Struct):
 
     id: str
     batch_id: str | None = None
-    lane: Lane = Lane.BATCH
+    lane: Lane | None = None  # errors do not say
     cost_usd: float | None = None
     usage: _UsageOfLine | None = None
     outcome: Outcome = Outcome.SUCCEEDED
     error: _ErrorOfLine | None = None
+
+
+class _Refusal(msgspec.Struct):
+    """What tells the line of a record that could not be sent."""
+
+    outcome: Outcome
+    attempts: int
 
 
 Found = tuple[int, int, _Line]  # offset, length, line
@@ -52,7 +59,11 @@ def recover(run: HeldRun) -> None:
         StorageError: a line there belongs to no open item, so the file is not what this run wrote.
     """
     found = [(offset, length, msgspec.json.decode(raw, type=_Line)) for offset, length, raw in run.results.tail()]
-    failed = [(offset, length, msgspec.json.decode(raw, type=_Line)) for offset, length, raw in run.errors.tail()]
+    tail = list(run.errors.tail())
+    if tail and all(_is_refused(raw) for _, _, raw in tail):
+        run.errors.drop_tail()
+        tail = []
+    failed = [(offset, length, msgspec.json.decode(raw, type=_Line)) for offset, length, raw in tail]
     _count(run, found, failed)
     for log in (run.results, run.errors):
         if log.repaired:
@@ -75,6 +86,12 @@ def recover(run: HeldRun) -> None:
             data={"succeeded": len(found), "failed": len(failed)},
         )
     run.refresh()
+
+
+def _is_refused(raw: bytes) -> bool:
+    """Whether a line tells of a record that was never planned: it comes again with the stream it came with."""
+    refusal = msgspec.json.decode(raw, type=_Refusal)
+    return refusal.attempts == 0 and refusal.outcome is Outcome.ERRORED
 
 
 def _count(run: HeldRun, found: list[Found], failed: list[Found]) -> None:
@@ -136,8 +153,15 @@ def _by_batch(
     for entry in lines:
         line = entry[2]
         number = numbers[line.batch_id] if line.batch_id in numbers else rows[line.id].batch
-        groups.setdefault((number, Lane.BATCH if numbers or number else line.lane), []).append(entry)
+        groups.setdefault((number, _lane(line, number)), []).append(entry)
     return ((number, lane, group) for (number, lane), group in groups.items())
+
+
+def _lane(line: _Line, number: int | None) -> Lane:
+    """The lane that wrote a line; a failure outside a batch is of the sync lane, unless a person closed the run."""
+    if number is not None:
+        return Lane.BATCH
+    return line.lane or (Lane.BATCH if line.outcome is Outcome.CANCELED else Lane.SYNC)
 
 
 def _rows(run: HeldRun, lines: list[Found], name: str, *states: ItemState) -> dict[str, ItemRow]:

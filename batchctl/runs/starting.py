@@ -23,10 +23,16 @@ from batchctl.runs.settings import Settings
 from batchctl.state.rows import RunRow
 from batchctl.state.store import Store
 
+Plan = Callable[[Context, PlanRequest, Callable[[], Store]], Cut | None]
+
 
 @contextmanager
-def start(ctx: Context, request: PlanRequest) -> Iterator[HeldRun]:
+def start(ctx: Context, request: PlanRequest, plan: Plan = make_run, *, streams: bool = False) -> Iterator[HeldRun]:
     """Hold the run of this request, planned now or found as it was left.
+
+    Args:
+        plan: makes a new run; what it tells of the plan is said.
+        streams: an input that was not read to its end may go on.
 
     Raises:
         HeldError: another process works on it.
@@ -49,9 +55,10 @@ def start(ctx: Context, request: PlanRequest) -> Iterator[HeldRun]:
             try:
                 row = _existing(ctx, request.name, open_store)
                 if row is None:
-                    _announce(ctx, request.name, make_run(ctx, request, open_store))
+                    if (cut := plan(ctx, request, open_store)) is not None:
+                        _announce(ctx, request.name, cut)
                 else:
-                    _refuse_difference(row, request)
+                    _refuse_difference(row, request, streams=streams)
             except BaseException:
                 if not ctx.state_path.exists():
                     _remove_empty(work, new_folders)
@@ -77,10 +84,8 @@ def _existing(ctx: Context, name: str, open_store: Callable[[], Store]) -> RunRo
 
 
 def _announce(ctx: Context, name: str, cut: Cut) -> None:
-    text = (
-        f"run {name}: {cut.items:,} items in {len(cut.batches):,} batches, {cut.size:,} bytes, "
-        f"about {cut.tokens:,} input tokens"
-    )
+    batches = f" in {len(cut.batches):,} batches" if cut.batches else ""
+    text = f"run {name}: {cut.items:,} items{batches}, {cut.size:,} bytes, about {cut.tokens:,} input tokens"
     data: dict[str, Any] = {"items": cut.items, "batches": len(cut.batches), "bytes": cut.size, "tokens": cut.tokens}
     ctx.emit(Event("run.planned", text, name, data=data))
     for problem in cut.problems:
@@ -96,7 +101,7 @@ def _announce(ctx: Context, name: str, cut: Cut) -> None:
         )
 
 
-def _refuse_difference(row: RunRow, request: PlanRequest) -> None:
+def _refuse_difference(row: RunRow, request: PlanRequest, *, streams: bool) -> None:
     """Go on only with what the run was made from (field reports 174, 175)."""
     found = [
         f"  {name}: was {old}, is {new}"
@@ -104,7 +109,8 @@ def _refuse_difference(row: RunRow, request: PlanRequest) -> None:
     ]
     if row.out != request.out:
         found.append(f"  out: was {row.out}, is {request.out}")
-    found += _input_changes(row, request)
+    if row.inputs or not streams:
+        found += _input_changes(row, request)
     if found:
         raise InputError(
             f"run {row.name!r} exists and was made from something different; nothing was sent:\n" + "\n".join(found),

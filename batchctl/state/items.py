@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from batchctl.core.model import ItemState, Outcome
-from batchctl.state.changing import MARKS, chunks, holdings
+from batchctl.state.changing import MARKS, chunks, expect, holdings
 from batchctl.state.connection import Database
 from batchctl.state.rows import (
     ATTEMPT_COLUMNS,
@@ -19,6 +20,7 @@ from batchctl.state.rows import (
     NewItem,
     attempt_row,
     item_row,
+    stamp,
 )
 
 ERROR_GROUPS = 20
@@ -45,6 +47,31 @@ class Items:
         with self._db.transaction():
             self._db.change_many(f"{columns}) {values}, 'open')", _open_items(rows, failed))
             self._db.change_many(f"{columns}, outcome, out_offset, out_length) {values}, ?, ?, ?, ?)", failed)
+
+    def extend(
+        self, run_id: int, rows: Sequence[NewItem], *, failed: int, errors_end: int | None, at: datetime
+    ) -> None:
+        """Add items to an open run whose input goes on, with their ids and what they change in the books.
+
+        Args:
+            failed: how many of them are bad records, with lines in errors.jsonl before `errors_end`.
+
+        Raises:
+            StaleStateError: the run is not open, or its input has ended.
+            sqlite3.IntegrityError: an id is taken; nothing is changed.
+        """
+        with self._db.transaction():
+            self.add(run_id, rows)
+            self._db.change_many(
+                "INSERT INTO item_ids (run_id, id, seq) VALUES (?, ?, ?)",
+                [(run_id, row[1], row[0]) for row in rows if row[1] is not None],
+            )
+            changed = self._db.change(
+                "UPDATE runs SET planned = planned + ?, failed = failed + ?, updated_at = ?,"
+                " errors_bytes = coalesce(?, errors_bytes) WHERE id = ? AND state = 'open' AND inputs = '[]'",
+                (len(rows), failed, stamp(at), errors_end, run_id),
+            )
+            expect(changed, 1, f"run {run_id} takes no more items")
 
     def lookup(self, run_id: int, ids: Sequence[str]) -> dict[str, int]:
         """The seq of each id that the run has."""

@@ -207,6 +207,10 @@ class Runs:
         """Set the sentence that says what a person must do, or clear it."""
         self._set(run_id, "needs", needs, at)
 
+    def set_inputs(self, run_id: int, inputs: Sequence[Any], at: datetime) -> None:
+        """Write down what the inputs were, once they were read to their end."""
+        self._set(run_id, "inputs", to_json(list(inputs)), at)
+
     def set_settings(self, run_id: int, settings: Mapping[str, Any], at: datetime) -> None:
         """Replace the settings."""
         self._set(run_id, "settings", to_json(dict(settings)), at)

@@ -1,0 +1,48 @@
+"""The command of the sync lane."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import click
+
+from batchctl.cli.env import option
+from batchctl.cli.options import INPUT_OPTIONS, RUN_OPTIONS, SYNC_OPTIONS, sync_settings, with_options
+from batchctl.cli.sending import plan_request
+from batchctl.cli.session import state_options, work
+from batchctl.cli.steering import simulated
+from batchctl.core.errors import BatchctlError
+
+
+@click.command()
+@click.argument("items", nargs=-1, metavar="[ITEMS…]")
+@option("--run", "run_name", metavar="RUN", help="Send what this run still has open, whatever lane it began in.")
+@with_options(INPUT_OPTIONS, RUN_OPTIONS, SYNC_OPTIONS)
+@click.pass_context
+def fanout(ctx: click.Context, /, items: tuple[str, ...], run_name: str | None, **given: Any) -> None:
+    """Send items one by one at the account's limits, with answers at once: a new run, or the rest of one.
+
+    ITEMS from standard input or a FIFO may go on for ever: they are sent as they come.
+    """
+    from batchctl.cli.reading import say_summary
+    from batchctl.runs import fanout as verbs
+
+    options = state_options(ctx)
+    if bool(items) == (run_name is not None):
+        raise click.UsageError("give ITEMS, or --run RUN")
+    if run_name is not None:
+        name, changes = run_name, sync_settings(given)
+        if given["max_cost"] is not None:
+            changes["max_cost"] = given["max_cost"]
+        simulate = simulated(options["state"], (name,))
+        verb = lambda c: verbs.fanout_run(c, name, changes)  # noqa: E731
+    else:
+        request = plan_request(options, items, given)
+        name, simulate = request.name, given["simulate"]
+        verb = lambda c: verbs.fanout(c, request)  # noqa: E731
+    try:
+        work(options, verb, simulate=simulate, faults=given["faults"])
+    finally:
+        with suppress(BatchctlError):  # how the run ended is said, even where no summary can be made
+            say_summary(options["state"], name)

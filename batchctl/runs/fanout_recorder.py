@@ -1,0 +1,75 @@
+"""Makes outcomes last: each line goes to the kernel at once, to disk and store with all others of a moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from batchctl.core.model import Answer, Lane, Outcome
+from batchctl.core.retry import Decision
+from batchctl.runs.held import HeldRun
+from batchctl.runs.recording import Slice
+from batchctl.state.rows import Member
+
+GROUP = 0.1  # seconds of outcomes that are synced and counted together; what a power cut may cost
+
+
+class Recorder:
+    """Takes outcomes.
+
+    Args:
+        failed: gets what went wrong when a group could not be counted.
+    """
+
+    def __init__(self, run: HeldRun, failed: Callable[[Exception], None]) -> None:
+        self._run = run
+        self._failed = failed
+        self._slice = Slice(run, Lane.SYNC)
+        self._seqs: set[int] = set()
+        self._due: asyncio.TimerHandle | None = None
+        self.cost_usd = run.refresh().cost_usd
+
+    def take(self, member: Member, answer: Answer, decision: Decision) -> Outcome:
+        """Write an outcome down; a killed process loses it no more.
+
+        Args:
+            decision: what happens to the item where it did not succeed.
+
+        Returns:
+            The outcome after the reply check.
+
+        Raises:
+            StorageError: it could not be written.
+        """
+        if member.seq in self._seqs:
+            self.commit()  # an item changes once in a transaction
+        part = self._slice
+        before = part.totals.cost_usd
+        outcome = part.take(member, answer, decision)
+        self.cost_usd += part.totals.cost_usd - before
+        self._seqs.add(member.seq)
+        self._run.results.flush()
+        self._run.errors.flush()
+        if self._due is None:
+            self._due = asyncio.get_running_loop().call_later(GROUP, self._commit_later)
+        return outcome
+
+    def commit(self) -> None:
+        """Put everything taken so far on the disk and count it.
+
+        Raises:
+            StorageError: it could not be written.
+        """
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        part, self._slice = self._slice, Slice(self._run, Lane.SYNC)
+        self._seqs.clear()
+        part.commit()
+
+    def _commit_later(self) -> None:
+        self._due = None
+        try:
+            self.commit()
+        except Exception as error:  # noqa: BLE001  # a timer has no caller: the engine raises it
+            self._failed(error)

@@ -1,0 +1,74 @@
+"""Where the sync lane's items come from: those a run has pending, and their requests out of the spool."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Protocol
+
+from batchctl.files.durable import storage
+from batchctl.files.spool import read_line
+from batchctl.providers.base import RequestFormat
+from batchctl.runs.held import HeldRun
+from batchctl.state.rows import Member
+
+PAGE = 2_000  # rows; reading a page holds up every other item for a few milliseconds
+
+
+class Items(Protocol):
+    """A source of items that is asked for one at a time, when there is room for it (field report 157)."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether there never will be another."""
+        ...
+
+    def take(self) -> Member | None:
+        """The next item, None where there is none now."""
+        ...
+
+
+class PendingItems:
+    """The open items of a run that are in no batch, in input order, read a page at a time.
+
+    Args:
+        last: the last seq that is looked at.
+    """
+
+    def __init__(self, run: HeldRun, last: int) -> None:
+        self._run = run
+        self._last = last
+        self._after = 0
+        self._page: deque[Member] = deque()
+        self.ended = False
+
+    def take(self) -> Member | None:
+        """The next item; None at the end."""
+        if not self._page and not self.ended:
+            self._read()
+        return self._page.popleft() if self._page else None
+
+    def _read(self) -> None:
+        page = self._run.store.items.pending(self._run.id, after_seq=self._after, limit=PAGE)
+        self._page.extend(member for member in page if member.seq <= self._last)
+        if len(self._page) < PAGE:
+            self.ended = True
+        else:
+            self._after = page[-1].seq
+
+
+class Spool:
+    """Reads requests from the spool as the sync lane sends them."""
+
+    def __init__(self, path: Path, form: RequestFormat) -> None:
+        self._form = form
+        with storage(path):
+            self._file = path.open("rb", buffering=0)
+
+    def request(self, member: Member) -> tuple[str, bytes]:
+        """Endpoint and body of an item's request."""
+        return self._form.split(read_line(self._file, member.offset, member.length))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
