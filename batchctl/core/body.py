@@ -50,12 +50,18 @@ class BodyMaker:
         Raises:
             ValueError: there is a system prompt and no place for it, or the reverse.
         """
+        before, after = self.around(system_json)
+        return b"".join((before, prompt_json, after))
+
+    def around(self, system_json: bytes | None = None) -> tuple[bytes, bytes]:
+        """What stands before and after the prompt, for items that share a system prompt; raises as `make` does."""
         if (system_json is not None) != self._has_system:
             raise ValueError("a body has a place for a system prompt exactly when it is given one")
         if system_json is None:
-            return b"".join((self._head, prompt_json, self._tail))
-        first, second = (system_json, prompt_json) if self._system_first else (prompt_json, system_json)
-        return b"".join((self._head, first, self._middle, second, self._tail))
+            return self._head, self._tail
+        if self._system_first:
+            return self._head + system_json + self._middle, self._tail
+        return self._head, self._middle + system_json + self._tail
 
 
 def _cut(data: bytes, slot: str) -> tuple[bytes, bytes]:

@@ -13,6 +13,7 @@ from batchctl.core.body import json_string
 
 Render = Callable[[Mapping[str, Any]], str]
 
+QUOTE = ord('"')
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _MAYBE_BLANK = (
     b' "\\ntrfbu0123456789abcdefABCDEF'  # the bytes of spaces and of their escapes, with the quotes around
@@ -105,9 +106,12 @@ class Splicer:
         filled = self._pieces.copy()
         maybe_blank = bool(self._slots)
         for place, name in self._slots:
-            token = bytes(tokens.get(name, b""))
-            if token[:1] != b'"' or (b"\\" in token and _SURROGATE.search(token)):
+            if name not in tokens:
                 return None
-            maybe_blank = maybe_blank and not token.strip(_MAYBE_BLANK)
+            token = bytes(tokens[name])
+            if token[0] != QUOTE or (token.find(b"\\") >= 0 and _SURROGATE.search(token)):
+                return None
+            if maybe_blank and token.strip(_MAYBE_BLANK):
+                maybe_blank = False
             filled[place] = token[1:-1]
         return None if maybe_blank else b"".join(filled)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,13 +19,14 @@ from batchctl.runs.settings import Settings
 PROMPT_SLOT = "\x02batchctl prompt\x03"
 SYSTEM_SLOT = "\x02batchctl system\x03"
 
+_VALUE = msgspec.json.Decoder().decode
+
 
 class ItemProblemError(ValueError):
     """A record that cannot become a request, with the reason."""
 
 
-@dataclass(slots=True)
-class Built:
+class Built(msgspec.Struct, gc=False):
     """One request ready to be spooled.
 
     Args:
@@ -74,6 +74,8 @@ class _Rendered:
                 "no prompt", hint="give a template with --prompt FILE, or finished requests with --requests"
             )
         self._settings = settings
+        self._id_field = None if settings.number_ids else settings.id_field
+        self._endpoint, self._model = settings.endpoint, settings.model
         self._prompt = Template.compile(settings.prompt, name="--prompt", constants=settings.variables)
         self._system = (
             None
@@ -94,8 +96,9 @@ class _Rendered:
         self._maker = BodyMaker(body, PROMPT_SLOT, None if settings.system is None else SYSTEM_SLOT)
         self._constant_system = self._render_constant_system()
         self._splice = self._prompt.splicer() if self._system is None or self._constant_system is not None else None
-        self._raw = msgspec.json.Decoder(dict[str, msgspec.Raw])
-        self._fixed_tokens = estimate_tokens(self._maker.make(b"", None if self._system is None else b""))
+        self._tokens_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+        self._before, self._after = self._maker.around(None if self._system is None else self._constant_system or b"")
+        self._fixed_tokens = estimate_tokens(self._before + self._after)
 
     def _render_constant_system(self) -> bytes | None:
         """The system prompt's JSON, where no item changes it."""
@@ -105,23 +108,23 @@ class _Rendered:
 
     def __call__(self, record: Record, seq: int) -> Built:
         """Build the request of one record; raises ItemProblemError."""
-        return self._spliced(record, seq) or self._decoded(record, seq)
-
-    def _spliced(self, record: Record, seq: int) -> Built | None:
         if self._splice is None or record.raw is None:
-            return None
+            return self._decoded(record, seq)
         try:
-            tokens = self._raw.decode(record.raw)
+            tokens = self._tokens_of(record.raw)
             prompt = self._splice(tokens)
-            if prompt is None:
-                return None
-            if self._settings.number_ids:
-                item_id = str(seq)
-            else:
-                item_id = id_text(msgspec.json.decode(tokens[self._settings.id_field]))
+            item_id = str(seq) if self._id_field is None else id_text(_VALUE(tokens[self._id_field]))
         except (ValueError, KeyError, RecursionError):
-            return None  # the slow way finds the words for what is wrong
-        return self._built(item_id, prompt, self._constant_system, repaired=False)
+            prompt = None
+        if prompt is None:
+            return self._decoded(record, seq)  # which finds the words for what is wrong
+        return Built(
+            item_id,
+            b"".join((self._before, prompt, self._after)),
+            self._fixed_tokens + round(estimate_text(prompt)),
+            self._endpoint,
+            self._model,
+        )
 
     def _decoded(self, record: Record, seq: int) -> Built:
         repaired = False
@@ -142,13 +145,11 @@ class _Rendered:
                 system = json_string(self._system.render(fields))
         except ValueError as error:
             raise ItemProblemError(f"item {item_id!r}: {error}") from None
-        return self._built(item_id, prompt, system, repaired=repaired)
-
-    def _built(self, item_id: str, prompt: bytes, system: bytes | None, *, repaired: bool) -> Built:
-        """The request around prompt and system prompt; only these are counted anew, the rest is always the same."""
-        tokens = self._fixed_tokens + round(estimate_text(prompt) + estimate_text(system or b""))
+        tokens = estimate_text(prompt)
+        if system is not None and system is not self._constant_system:
+            tokens += estimate_text(system)
         body = self._maker.make(prompt, system)
-        return Built(item_id, body, tokens, self._settings.endpoint, self._settings.model, repaired)
+        return Built(item_id, body, self._fixed_tokens + round(tokens), self._endpoint, self._model, repaired)
 
 
 class _FinishedRequests:

@@ -118,6 +118,8 @@ class Cutter:
         self._sink = sink
         self._skip_bad = skip_bad
         self._id_room = id_room
+        most = limits.bytes - limits.envelope_bytes - limits.separator_bytes - id_room
+        self._most_bytes = min(most, limits.request_bytes)  # of one request
         self._shown = shown
         self._groups: dict[object, tuple[Packer, PlannedBatch]] = {}
         self._pending: list[NewItem] = []
@@ -164,27 +166,21 @@ class Cutter:
         except ItemProblemError as problem:
             self._refuse(record.line, source, path, str(problem))
             return
-        if twice := self._stands_twice(built.id, record.line):
-            self._refuse(record.line, source, path, twice)
+        first = self._first_lines.get(built.id)
+        if first is not None:  # both lines are named as far as memory stays bounded (field report 19)
+            self._refuse(record.line, source, path, f"id {built.id!r} stands twice: lines {first} and {record.line}")
             return
+        if self._seq <= CHUNK_ROWS:
+            self._first_lines[built.id] = record.line
         self._place(built, record.line, source, path)
-
-    def _stands_twice(self, item_id: str, line: int) -> str | None:
-        """Both lines of an id that is taken (field report 19), as far as memory stays bounded."""
-        first = self._first_lines.get(item_id)
-        if first is not None:
-            return f"id {item_id!r} stands twice: lines {first} and {line}"
-        if len(self._first_lines) < CHUNK_ROWS:
-            self._first_lines[item_id] = line
-        return None
 
     def _place(self, built: Built, line: int, source: int, path: str) -> None:
         group = (built.endpoint, built.model) if self._limits.one_model else built.endpoint
-        packer, batch = self._group(group, built.model)
+        packer, batch = self._groups.get(group) or self._new_group(group, built.model)
         seq = self._seq
         request = self._head(self._wire_id(built.id, seq, batch.number), built.endpoint) + built.body + b"}"
         size = len(request)
-        if not packer.fits(size + self._id_room) or size > self._limits.request_bytes:
+        if size > self._most_bytes:
             self._oversize(built, size, line, source, path)
             return
         if packer.add(size + self._id_room) and batch.requests:
@@ -204,14 +200,10 @@ class Cutter:
             (seq, built.id, line, source, offset, size, built.tokens, batch.number, OPEN, None, None, None)
         )
 
-    def _group(self, group: object, model: str | None) -> tuple[Packer, PlannedBatch]:
-        found = self._groups.get(group)
-        if found is None:
-            limits = self._limits
-            packer = Packer(limits.requests, limits.bytes, limits.envelope_bytes, limits.separator_bytes)
-            self._new_batch(group, packer, model)
-            found = self._groups[group]
-        return found
+    def _new_group(self, group: object, model: str | None) -> tuple[Packer, PlannedBatch]:
+        limits = self._limits
+        packer = Packer(limits.requests, limits.bytes, limits.envelope_bytes, limits.separator_bytes)
+        return packer, self._new_batch(group, packer, model)
 
     def _new_batch(self, group: object, packer: Packer, model: str | None) -> PlannedBatch:
         batch = PlannedBatch(len(self.cut.batches) + 1, model, self._seq, self._seq)
@@ -228,10 +220,7 @@ class Cutter:
     def _oversize(self, built: Built, size: int, line: int, source: int, path: str) -> None:
         """A request too large on its own is the item's own fault: it fails, the others go on."""
         self.cut.oversize += 1
-        reason = (
-            f"item {built.id!r}: its request has {size:,} bytes, over the limit of "
-            f"{min(self._limits.request_bytes, self._limits.bytes - self._limits.envelope_bytes):,}"
-        )
+        reason = f"item {built.id!r}: its request has {size:,} bytes, over the limit of {self._most_bytes:,}"
         self._keep_problem(Problem(self._seq, source, path, line, reason, built.id, "request_too_large"))
 
     def _keep_problem(self, problem: Problem) -> None:
