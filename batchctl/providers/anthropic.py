@@ -153,14 +153,14 @@ class AnthropicProvider:
         """Look for the batch of an intent.
 
         Anthropic keeps nothing of ours with a batch, so time and count make a candidate, and the custom ids of an
-        ended one's first results decide.
+        ended one's first results decide, also about older ones: the intent's time may come from a wrong clock.
         """
         sure, possible = [], []
-        for batch in [batch async for batch in self._candidates(submission) if batch.id not in ledger]:
+        for batch, in_time in [found async for found in self._candidates(submission) if found[0].id not in ledger]:
             matches = await self._matches(batch, submission)
             if matches:
                 sure.append(batch)
-            elif matches is None:
+            elif matches is None and in_time:
                 possible.append(batch)
         fitting = sure or possible
         if not fitting:
@@ -228,12 +228,11 @@ class AnthropicProvider:
         query = f"?{theirs.query}" if theirs.query else ""
         return f"{ours.scheme}://{ours.netloc}{theirs.path}{query}"
 
-    async def _candidates(self, submission: Submission) -> AsyncIterator[_Batch]:
-        """Listed batches that may be the intent's, by count and time."""
+    async def _candidates(self, submission: Submission) -> AsyncIterator[tuple[_Batch, bool]]:
+        """Listed batches that may be the intent's by count, and whether also by time."""
         async for batch, since in self._batches(submission.intent_at):
-            created_at = from_text(batch.created_at) or since
-            if created_at >= since and sum(batch.counts().values()) == submission.requests:
-                yield batch
+            if sum(batch.counts().values()) == submission.requests:
+                yield batch, (from_text(batch.created_at) or since) >= since
 
     async def _batches(self, intent_at: datetime) -> AsyncIterator[tuple[_Batch, datetime]]:
         """Listed batches created about since an intent, each with that time by the provider's clock; newest first."""

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-from batchctl.core.errors import Fault, ProviderError
+from batchctl.core.errors import BatchctlError, Fault, ProviderError
 from batchctl.core.model import ErrorKind, ItemError
 from batchctl.providers.headers import retry_after
 
@@ -226,6 +226,18 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
     while cause is not None:
         yield cause
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+
+
+def own_error(error: BaseException) -> BatchctlError | None:
+    """The failure to read our own request lines, where that is what a call failed of; the transport wraps it."""
+    return next(
+        (
+            cause
+            for cause in _causes(error)
+            if isinstance(cause, BatchctlError) and not isinstance(cause, ProviderError)
+        ),
+        None,
+    )
 
 
 def _is_transport(error: Exception) -> bool:

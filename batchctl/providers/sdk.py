@@ -14,7 +14,7 @@ from typing import IO, Any, TypeVar
 import msgspec
 
 from batchctl.providers.decoding import decode
-from batchctl.providers.errors import Call, ErrorReader, SdkErrors
+from batchctl.providers.errors import Call, ErrorReader, SdkErrors, own_error
 from batchctl.providers.headers import server_time
 
 T = TypeVar("T")
@@ -86,6 +86,9 @@ class Sdk:
             async with asyncio.timeout(total):
                 yield
         except Exception as error:
+            ours = own_error(error)
+            if ours is not None:
+                raise ours from None
             read = self.errors.of_exception(error, call, self._exceptions())
             if read is None:
                 raise

@@ -5,7 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 CLOCK_SLACK = timedelta(seconds=60)
-LOOK_BACK = timedelta(minutes=10)
+LOOK_BACK = timedelta(days=7)
+"""How far before an intent lists are still read: the clock here may have been wrong when the intent was written."""
+KEPT = timedelta(days=30)
+"""How far they are read where it surely was; older batches have no results any more."""
 
 
 def from_text(text: str | None) -> datetime | None:
@@ -29,6 +32,10 @@ def earliest(intent_at: datetime, server_now: datetime | None, now: datetime) ->
     """The earliest time, by the provider's clock, at which the create of an intent can be listed.
 
     A minute of slack, and more where the provider's clock runs behind ours; a clock that runs ahead takes nothing off.
+    An intent from the provider's future was written by a wrong clock, so it says nothing.
     """
     behind = now - server_now if server_now is not None else timedelta()
-    return intent_at - CLOCK_SLACK - max(behind, timedelta())
+    since = intent_at - CLOCK_SLACK - max(behind, timedelta())
+    if server_now is not None and since > server_now:
+        return server_now - KEPT
+    return since

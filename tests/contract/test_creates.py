@@ -209,7 +209,7 @@ async def test_a_lagging_list(make_bench: MakeBench) -> None:
 
 
 async def test_settling_reads_all_pages_and_stops_at_old_ones(bench: Bench) -> None:
-    """The batch is found behind a full page of newer ones, and an intent of tomorrow finds nothing of today."""
+    """The batch is found behind a full page of newer ones, and an intent of next week finds nothing of today."""
     submission = bench.submission(PROMPTS)
     created = await bench.submit(submission)
     for number in range(101):
@@ -218,9 +218,21 @@ async def test_settling_reads_all_pages_and_stops_at_old_ones(bench: Bench) -> N
     assert isinstance(found, Found)
     assert found.created.batch_id == created.batch_id
     assert bench.calls("*.batches.list") == 2
-    later = bench.submission(PROMPTS, intent_at=datetime.now(UTC) + timedelta(days=1))
+    bench.sim.advance(10 * 86_400)
+    later = bench.submission(PROMPTS, intent_at=datetime.now(UTC) + timedelta(days=10))
     assert await bench.provider.find(later, frozenset()) == Absent(None)
     assert bench.calls("*.batches.list") == 3
+
+
+@pytest.mark.parametrize("passed", [0, 2 * 86_400, 5 * 86_400])
+async def test_an_intent_of_a_wrong_clock_still_finds_its_batch(bench: Bench, passed: float) -> None:
+    """The clock was three days ahead when the intent was written: it must not hide what was created since."""
+    submission = bench.submission(PROMPTS, intent_at=datetime.now(UTC) + timedelta(days=3))
+    created = await bench.submit(submission)
+    bench.sim.advance(passed)
+    found = await bench.provider.find(submission, frozenset())
+    assert isinstance(found, Found)
+    assert found.created.batch_id == created.batch_id
 
 
 async def test_settling_fails_loudly(bench: Bench) -> None:
