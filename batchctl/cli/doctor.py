@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from batchctl.cli.env import option
-from batchctl.cli.session import state_options, work
+from batchctl.cli.env import option, state_options
+from batchctl.cli.session import work
 from batchctl.cli.text import safe
 
 

@@ -1,4 +1,4 @@
-"""Options that can also be given by an environment variable: `--max-requests` is BATCHCTL_MAX_REQUESTS everywhere."""
+"""Options of every kind: each can also be given by its variable, as BATCHCTL_MAX_REQUESTS for `--max-requests`."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+
+from batchctl.core.errors import InputError
 
 Decorator = Callable[[Any], Any]
 
@@ -15,3 +17,11 @@ def option(*names: str, **attributes: Any) -> Decorator:
     long = next(name for name in names if name.startswith("--"))
     variable = "BATCHCTL_" + long.removeprefix("--").upper().replace("-", "_")
     return click.option(*names, envvar=variable, **attributes)
+
+
+def state_options(ctx: click.Context) -> dict[str, Any]:
+    """The options given before the command."""
+    options = ctx.obj
+    if not isinstance(options, dict):
+        raise InputError("no options")
+    return options

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from batchctl.cli.env import option
+from batchctl.cli.env import option, state_options
 from batchctl.cli.options import INPUT_OPTIONS, RUN_OPTIONS, SYNC_OPTIONS, sync_settings, with_options
 from batchctl.cli.sending import plan_request
-from batchctl.cli.session import state_options, work
+from batchctl.cli.session import work
 from batchctl.cli.steering import simulated
 from batchctl.core.errors import BatchctlError
 

@@ -15,28 +15,28 @@ from batchctl.core.errors import BatchctlError
 
 DEFAULT_STATE = Path("state") / "batchctl.db"
 
-COMMANDS: dict[str, str] = {
-    "submit": "batchctl.cli.sending:submit",
-    "poll": "batchctl.cli.steering:poll",
-    "resubmit": "batchctl.cli.steering:resubmit",
-    "run": "batchctl.cli.sending:run",
-    "fanout": "batchctl.cli.fanout:fanout",
-    "plan": "batchctl.cli.sending:plan",
-    "status": "batchctl.cli.reading:status",
-    "show": "batchctl.cli.reading:show",
-    "report": "batchctl.cli.report:report",
-    "batches": "batchctl.cli.reading:batches",
-    "items": "batchctl.cli.reading:items",
-    "results": "batchctl.cli.reading:results",
-    "errors": "batchctl.cli.reading:errors",
-    "events": "batchctl.cli.reading:events",
-    "cancel": "batchctl.cli.steering:cancel",
-    "accept": "batchctl.cli.steering:accept",
-    "adopt": "batchctl.cli.steering:adopt",
-    "doctor": "batchctl.cli.doctor:doctor",
-    "simulate": "batchctl.cli.simulate:simulate",
+COMMANDS: dict[str, tuple[str, str]] = {
+    "submit": ("sending:submit", "Plan and submit a run; prints its name and batch ids."),
+    "poll": ("steering:poll", "One pass: settle, check, collect, send what waits."),
+    "resubmit": ("steering:resubmit", "Send errored, expired and missing items again."),
+    "run": ("sending:run", "Submit, poll and resubmit to the end."),
+    "fanout": ("fanout:fanout", "Send items one by one at the account's limits."),
+    "plan": ("sending:plan", "Say what submit would do; sends nothing."),
+    "status": ("reading:status", "Where the runs stand, one line each."),
+    "show": ("reading:show", "One run in full: counts, batches, tokens, cost, errors by kind."),
+    "report": ("report:report", "Make one HTML page of a run, with plots."),
+    "batches": ("reading:batches", "The batches of a run."),
+    "items": ("reading:items", "The items of a run in input order."),
+    "results": ("reading:results", "The lines of results.jsonl, as JSON lines."),
+    "errors": ("reading:errors", "The lines of errors.jsonl: items that failed for good."),
+    "events": ("reading:events", "What happened in a run, oldest first."),
+    "cancel": ("steering:cancel", "Stop a run and cancel its batches."),
+    "accept": ("steering:accept", "Close a run as complete with exceptions."),
+    "adopt": ("steering:adopt", "Settle an unknown create by hand."),
+    "doctor": ("doctor:doctor", "Say what is wrong with the state file and the runs."),
+    "simulate": ("simulate:simulate", "Serve both providers' APIs on this machine."),
 }
-"""Each command and where it lives; a command's module is imported only when it is asked for."""
+"""Each command, where it lives below `batchctl.cli`, and its one line of help: its module is imported only on use."""
 
 
 class LazyGroup(click.Group):
@@ -48,12 +48,16 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         """Import one command."""
-        target = COMMANDS.get(cmd_name)
-        if target is None:
+        if cmd_name not in COMMANDS:
             return None
-        module, name = target.split(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
+        module, name = COMMANDS[cmd_name][0].split(":")
+        command: click.Command = getattr(importlib.import_module(f"batchctl.cli.{module}"), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -5,18 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from batchctl.cli.env import option
-from batchctl.cli.session import state_options
+from batchctl.cli.env import option, state_options
 from batchctl.cli.text import age, safe, table
 from batchctl.core.model import ItemState, Outcome
 from batchctl.runs import reading
-from batchctl.runs.context import utc_now
 from batchctl.runs.manifest import rfc3339
 from batchctl.state.store import Store
 
@@ -107,7 +106,7 @@ def _error_table(groups: list[dict[str, Any]]) -> str:
 
 
 def _batch_table(batches: list[Any]) -> str:
-    now = utc_now()
+    now = datetime.now(UTC)
     rows = [
         (
             batch.number,

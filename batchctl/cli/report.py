@@ -6,8 +6,7 @@ import sys
 
 import click
 
-from batchctl.cli.env import option
-from batchctl.cli.session import state_options
+from batchctl.cli.env import option, state_options
 from batchctl.cli.text import safe
 from batchctl.runs.context import utc_now
 from batchctl.state.store import Store

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from batchctl.cli.env import option
+from batchctl.cli.env import option, state_options
 from batchctl.cli.options import BATCH_OPTIONS, INPUT_OPTIONS, RUN_OPTIONS, settings_from, with_options
-from batchctl.cli.session import state_options, work
+from batchctl.cli.session import work
 from batchctl.core.errors import BatchctlError
 from batchctl.runs.naming import free_name, made_name
 from batchctl.runs.planning import PlanRequest

@@ -10,10 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import click
-
 from batchctl.cli.sinks import fan_out, sinks_for
-from batchctl.core.errors import InputError
 from batchctl.core.events import Emit
 from batchctl.runs.context import Context
 
@@ -69,11 +66,3 @@ def _simulator(state: Path, faults: Path | None) -> Iterator[Mapping[str, str]]:
 
     with inside(state.parent / f"{state.stem}-simulator", faults, SIMULATOR_SPEED) as urls:
         yield urls
-
-
-def state_options(ctx: click.Context) -> dict[str, Any]:
-    """The options given before the command."""
-    options = ctx.obj
-    if not isinstance(options, dict):
-        raise InputError("no options")
-    return options

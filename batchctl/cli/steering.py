@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from batchctl.cli.env import option
+from batchctl.cli.env import option, state_options
 from batchctl.cli.options import DURATION
-from batchctl.cli.session import state_options, work
+from batchctl.cli.session import work
 from batchctl.runs.context import utc_now
 
 RUNS = click.argument("runs", nargs=-1, metavar="[RUN…]")

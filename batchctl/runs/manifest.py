@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from batchctl.core.model import Outcome, RunState
-from batchctl.runs.held import HeldRun
 from batchctl.state.rows import BatchRow
+
+if TYPE_CHECKING:
+    from batchctl.runs.held import HeldRun  # the read-only commands show moments, and hold no run
 
 
 def manifest_of(run: HeldRun, state: RunState) -> dict[str, Any]:
