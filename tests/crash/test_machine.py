@@ -249,7 +249,7 @@ def test_killed_at_every_step_of_a_submit_and_a_poll(make_desk: MakeDesk, provid
             code, said = struck(desk, *verb, blow=Blow(point, nth, how))
             kills += code == KILLED
             assert "Traceback" not in said
-        desk.simulator.advance(LATER)
+            desk.simulator.advance(LATER)
     assert kills
     desk(*arguments)
     pass_until_quiet(desk, passes=5)

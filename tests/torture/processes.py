@@ -69,6 +69,8 @@ def spawn(work: Callable[[], int], output: Path) -> int:
         handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
+        sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)  # a test runner may have put others there
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", closefd=False)
         code = work()
         sys.stdout.flush()
         sys.stderr.flush()

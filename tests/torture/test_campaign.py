@@ -49,6 +49,12 @@ FOUND = {
         148, "openai", 4, ("--max-requests", "5"), 0.0, {**NO_FAULTS, "files": [{"nth": 1, "not_found_creates": 2}]},
         (Step("submit", shift=3 * DAY), Step("poll", 5.0)),
     ),
+    "an intent dated three days ahead": Schedule(
+        10061, "openai", 2, ("--max-requests", "1"), 0.0,
+        {**NO_FAULTS, "calls": [{"endpoint": "openai.batches.create", "nth": 2, "action": "status", "status": 529,
+                                 "when": "after"}]},
+        (Step("submit", shift=3 * DAY), Step("resubmit", 4 * 3600.0), Step("submit")),
+    ),
     "a start that died, named by another command": Schedule(
         381, "openai", 4, ("--max-requests", "1"), 0.0, NO_FAULTS,
         (Step("submit", blow=Blow("any", 5, "before")), Step("resubmit"), Step("submit")),
