@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 MINUTE = 60.0
 SLACK = 0.3  # seconds by which the ways of two requests to the provider may differ: 0.5 % of the budget is left
-SURPRISE = 2.0  # how much room is kept, in what open requests are expected to exceed their plans together
+SURPRISE = 3.0  # how much room is kept, in what open requests are expected to exceed their plans together
 MEMORY = 0.02  # weight of one answer in that expectation
 BURST = 0.05  # seconds of the budget that may go at once; none would lose the lateness of every timer
 RAMP = 10.0  # seconds until the full pace is back after a pause
@@ -56,8 +56,8 @@ class Limiter:
         self._due: dict[str, float] = {}  # by when all that was taken is paid for at the pace
         self._sums: dict[str, int] = {}  # taken inside the window
         self._window: deque[Taken] = deque()
-        self._open = 0  # taken inside the window and not corrected yet
-        self._excess: dict[str, float] = {}  # mean square of what answers used above their plan
+        self._squares: dict[str, int] = {}  # of the plans that are inside the window and not corrected yet
+        self._excess: dict[str, float] = {}  # mean square of the part by which answers exceeded their plan
         self._paused_until = float("-inf")
 
     def ready_at(self, now: float, amounts: Amounts) -> float:
@@ -75,7 +75,7 @@ class Limiter:
             if amount > limit:
                 raise TooLargeError(resource, amount, limit)
             ready = max(ready, self._due.get(resource, ready) - BURST)
-            excess = self._sums.get(resource, 0) + amount + self._kept_free(resource) - limit
+            excess = self._sums.get(resource, 0) + amount + self._kept_free(resource, amount) - limit
             if excess > 0 and self._window:
                 ready = max(ready, self._freed_at(resource, excess))
         return ready
@@ -84,9 +84,9 @@ class Limiter:
         """Count a request that goes now."""
         taken = Taken(now, dict(amounts))
         self._window.append(taken)
-        self._open += 1
         for resource, amount in amounts.items():
             self._sums[resource] = self._sums.get(resource, 0) + amount
+            self._squares[resource] = self._squares.get(resource, 0) + amount * amount
             self._owe(resource, now, amount)
         return taken
 
@@ -94,10 +94,12 @@ class Limiter:
         """Replace what was planned for a request by what it used; resources not named stay as planned."""
         self._close(taken)
         for resource, amount in actual.items():
-            change = amount - taken.amounts.get(resource, 0)
+            plan = taken.amounts.get(resource, 0)
+            change = amount - plan
             taken.amounts[resource] = amount
-            known = self._excess.get(resource, 0.0)
-            self._excess[resource] = known + (max(change, 0) ** 2 - known) * MEMORY
+            if plan:
+                known = self._excess.get(resource, 0.0)
+                self._excess[resource] = known + ((max(change, 0) / plan) ** 2 - known) * MEMORY
             if taken.counted:
                 self._sums[resource] = self._sums.get(resource, 0) + change
             self._owe(resource, now, change)
@@ -125,13 +127,17 @@ class Limiter:
                 self._sums[resource] -= amount
 
     def _close(self, taken: Taken) -> None:
-        self._open -= taken.open
-        taken.open = False
+        if taken.open:
+            taken.open = False
+            for resource, amount in taken.amounts.items():
+                self._squares[resource] -= amount * amount
 
-    def _kept_free(self, resource: str) -> float:
+    def _kept_free(self, resource: str, amount: int) -> float:
         """Room for what open requests and the next may use above their plans; surprises add up as squares."""
         expected = self._excess.get(resource)
-        return SURPRISE * math.sqrt((self._open + 1) * expected) if expected else 0.0
+        if not expected:
+            return 0.0
+        return SURPRISE * math.sqrt(expected * (self._squares.get(resource, 0) + amount * amount))
 
     def _freed_at(self, resource: str, excess: float) -> float:
         """When so much of the window is over that `excess` has left it."""

@@ -6,7 +6,9 @@ import math
 from collections.abc import Mapping
 
 MEMORY = 100  # answers after which the oldest no longer weigh
-FIRST_LATENCY = 10.0  # seconds, until one was measured
+FIRST_LATENCY = 10.0  # seconds, until some were measured
+PRIOR = 10  # answers that the first guess weighs: quick answers come first and tell less than they seem to
+ROOM = 300.0  # deviations of what is in flight that the window has room for, lest it holds the pace up
 FIRST_SIZE = 16  # while no limit is known
 
 
@@ -32,8 +34,8 @@ class Window:
     def learn(self, amounts: Mapping[str, int], seconds: float) -> None:
         """Take in what an answer used and how long it took."""
         self._answers += 1
+        self._latency += (seconds - self._latency) / min(self._answers + PRIOR, MEMORY)
         weight = 1 / min(self._answers, MEMORY)
-        self._latency += (seconds - self._latency) * weight
         for resource, amount in amounts.items():
             known = self._amounts.get(resource, float(amount))
             self._amounts[resource] = known + (amount - known) * weight
@@ -56,4 +58,4 @@ class Window:
         if not rates:
             return min(self._unlimited, self._most)
         needed = min(rates) * self._latency
-        return min(max(math.ceil(needed + 2 * math.sqrt(needed)), 1), self._most)
+        return min(max(math.ceil(needed + ROOM * math.sqrt(needed)), 1), self._most)

@@ -159,6 +159,7 @@ class AnthropicFormat:
 
     name = "anthropic"
     default_endpoint = MESSAGES_ENDPOINT
+    keeps_keys = False
     default_max_tokens: int | None = 4096
 
     def limits(self) -> BatchLimits:

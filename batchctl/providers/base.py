@@ -256,6 +256,7 @@ class RequestFormat(Protocol):
 
     name: str
     default_endpoint: str
+    keeps_keys: bool  # whether a batch keeps the intent key, so that lists tell it from every other
     default_max_tokens: int | None  # used when none is asked for; None leaves it to the provider
 
     def limits(self) -> BatchLimits:

@@ -262,6 +262,7 @@ class OpenAIFormat:
 
     name = "openai"
     default_endpoint = CHAT
+    keeps_keys = True
     default_max_tokens: int | None = None
 
     def limits(self) -> BatchLimits:

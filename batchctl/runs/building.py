@@ -10,6 +10,7 @@ import msgspec
 from batchctl.core.body import BodyMaker, json_string
 from batchctl.core.errors import InputError
 from batchctl.core.ids import id_text
+from batchctl.core.reply import ReplyCheck
 from batchctl.core.template import Template
 from batchctl.core.tokens import estimate_text, estimate_tokens
 from batchctl.files.readers import Record, decode
@@ -49,6 +50,8 @@ def make_builder(settings: Settings, form: RequestFormat) -> Callable[[Record, i
     Raises:
         InputError: a template or parameter that no item could be sent with.
     """
+    if settings.schema is not None:
+        ReplyCheck(dict(settings.schema))  # a schema that cannot be used is refused before anything is bought
     return _FinishedRequests(settings, form) if settings.requests else _Rendered(settings, form)
 
 

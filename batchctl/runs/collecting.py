@@ -53,7 +53,7 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
         await save(run.provider.results(check), path)
         if not batch.certain and not _confirm(run, batch, path):
             return False
-        tally = await import_file(run, batch, path, check)
+        tally = await import_file(run, batch, path)
         path.unlink(missing_ok=True)
     if run.store.items.count_members(run.id, batch.number) and looks < LOOKS:
         run.emit(
@@ -64,12 +64,30 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
             level=Level.WARNING,
         )
         return False
+    if _answered_without_results(run, batch, check):
+        return False
     _account_for_rest(run, batch, check)
     run.store.batches.move(
         run.id, batch.number, BatchState.COLLECTED, at=run.ctx.now(), quarantined=tally.foreign + tally.odd
     )
     await discard_file(run, batch)
     _report(run, batch.number)
+    return True
+
+
+def _answered_without_results(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
+    """Whether the provider counts answers but names no results; buying them again would pay twice."""
+    answered = check.counts.get("completed", 0) + check.counts.get("succeeded", 0)
+    if check.outputs or not answered or not run.store.items.count_members(run.id, batch.number):
+        return False
+    run.gone.add(batch.number)
+    run.emit(
+        "batch.no_results",
+        f"batch {batch.number} ({batch.batch_id}): the provider counts {answered:,} answers and names no results; "
+        "nothing is sent again",
+        batch=batch.number,
+        level=Level.ERROR,
+    )
     return True
 
 
@@ -106,7 +124,7 @@ def _answers(run: HeldRun, path: Path, limit: int | None = None) -> Iterator[Ans
             yield line.raw.decode("utf-8", "replace")
 
 
-async def import_file(run: HeldRun, batch: BatchRow, path: Path, check: BatchCheck) -> Tally:
+async def import_file(run: HeldRun, batch: BatchRow, path: Path) -> Tally:
     """Settle every line of a downloaded result file, a slice a transaction; repeating it changes nothing."""
     tally = Tally()
     chunk: list[Answer] = []
@@ -118,10 +136,10 @@ async def import_file(run: HeldRun, batch: BatchRow, path: Path, check: BatchChe
                 continue
             chunk.append(answer)
             if len(chunk) >= CHUNK:
-                _import_chunk(run, batch, chunk, check, tally, quarantine)
+                _import_chunk(run, batch, chunk, tally, quarantine)
                 chunk = []
                 await asyncio.sleep(0)  # other downloads go on between slices
-        _import_chunk(run, batch, chunk, check, tally, quarantine)
+        _import_chunk(run, batch, chunk, tally, quarantine)
     if tally.foreign or tally.odd:
         run.emit(
             "batch.odd_lines",
@@ -178,9 +196,7 @@ def _rows_of(run: HeldRun, batch: BatchRow, answers: list[Answer]) -> dict[str, 
     }
 
 
-def _import_chunk(
-    run: HeldRun, batch: BatchRow, answers: list[Answer], check: BatchCheck, tally: Tally, quarantine: _Quarantine
-) -> None:
+def _import_chunk(run: HeldRun, batch: BatchRow, answers: list[Answer], tally: Tally, quarantine: _Quarantine) -> None:
     if not answers:
         return
     rows = _rows_of(run, batch, answers)
@@ -203,7 +219,7 @@ def _import_chunk(
             second_thoughts.append((row, answer))
             continue
         part.late += late
-        part.take(row, _in_our_words(run, batch, check, answer))
+        part.take(row, _in_our_words(run, batch, answer))
     part.commit()
     _revive(run, batch, second_thoughts)
     if part.systemic is not None:
@@ -236,9 +252,10 @@ def _successes_first(answers: list[Answer]) -> list[Answer]:
     return sorted(answers, key=lambda answer: answer.outcome is not Outcome.SUCCEEDED)
 
 
-def _in_our_words(run: HeldRun, batch: BatchRow, check: BatchCheck, answer: Answer) -> Answer:
+def _in_our_words(run: HeldRun, batch: BatchRow, answer: Answer) -> Answer:
     """A line canceled because we gave up on a late batch counts as expired: its request may go again."""
-    if answer.outcome is Outcome.CANCELED and _silent_outcome(run, batch, check) is Outcome.EXPIRED:
+    late = batch.cancel_cause is CancelCause.DEADLINE and run.row.state is not RunState.CANCELED
+    if answer.outcome is Outcome.CANCELED and late:
         return replace(answer, outcome=Outcome.EXPIRED)
     return answer
 

@@ -91,6 +91,11 @@ class HeldRun:
         return limits_for(self.form, self.settings)
 
     @property
+    def ids_tell(self) -> bool:
+        """Whether a batch in the provider's list can be told from every other run's: by its key, or by tagged ids."""
+        return self.form.keeps_keys or self.settings.tag_ids
+
+    @property
     def spool(self) -> Path:
         """The file of request lines."""
         return self.work / "spool.jsonl"

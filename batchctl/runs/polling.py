@@ -19,6 +19,7 @@ OPEN = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchSta
 SIDE_BY_SIDE = 8  # batches looked at (and collected) at once
 EXPIRY_GRACE = 600.0  # seconds a provider gets past its own expiry to end the batch itself
 GONE_LOOKS = 3  # looks in a row that do not find an ended batch's results before they count as gone
+LOST_AFTER = 10  # looks in a row that fail, or at a cancel that does not end, before a person is asked
 LOOKS_A_STEP = 10  # looks at the plain interval before the next, longer one
 
 
@@ -74,7 +75,15 @@ def _may_be_gone(run: HeldRun, batch: BatchRow) -> None:
 
 
 def needs_of_gone(run: HeldRun) -> str | None:
-    """The sentence that tells a person what can be done about results that were not fetched in time."""
+    """The sentence that tells a person what can be done about a batch that does not end or whose results are gone."""
+    live = run.store.batches.in_state(run.id, BatchState.CANCELING, BatchState.IN_PROGRESS)
+    for batch in live:
+        if batch.check_failures >= LOST_AFTER or (batch.state is BatchState.CANCELING and batch.looks >= LOST_AFTER):
+            what = "does not end its cancel" if batch.state is BatchState.CANCELING else "cannot be looked at"
+            return (
+                f"batch {batch.number} ({batch.batch_id}) {what}: wait, or `batchctl resubmit {run.name} "
+                f"--abandon {batch.number}` sends its items again, which may be paid again"
+            )
     if not run.gone:
         return None
     number = min(run.gone)
@@ -153,6 +162,8 @@ async def _watch_deadline(run: HeldRun, batch: BatchRow, check: BatchCheck, now:
     assert batch.batch_id is not None
     if not batch.certain and not _past_expiry(check, now):
         return  # it may be somebody else's: only its results tell, so it gets the provider's own time
+    if batch.state is BatchState.CANCELING:
+        run.store.batches.looked(run.id, batch.number)
     if batch.state is BatchState.CANCELING and check.phase is Phase.IN_PROGRESS:
         await run.provider.cancel(batch.batch_id)
     if batch.state is not BatchState.IN_PROGRESS or not _past_deadline(run, batch, check, now):

@@ -152,7 +152,12 @@ def _by_batch(
     groups: dict[tuple[int | None, Lane], list[Found]] = {}
     for entry in lines:
         line = entry[2]
-        number = numbers[line.batch_id] if line.batch_id in numbers else rows[line.id].batch
+        if line.batch_id is not None and line.batch_id not in numbers:
+            raise StorageError(
+                f"the output folder holds an answer of batch {line.batch_id}, which is none of this run's",
+                hint="does another run write there? Give each run an --out of its own; `batchctl doctor` shows more",
+            )
+        number = rows[line.id].batch if line.batch_id is None else numbers[line.batch_id]
         groups.setdefault((number, _lane(line, number)), []).append(entry)
     return ((number, lane, group) for (number, lane), group in groups.items())
 

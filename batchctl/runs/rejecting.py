@@ -10,6 +10,7 @@ from batchctl.core.model import Answer, BatchState, ErrorKind, ItemError, Lane, 
 from batchctl.core.retry import backoff
 from batchctl.providers.base import BatchCheck, BatchFault
 from batchctl.runs.held import HeldRun
+from batchctl.runs.input_files import discard_file
 from batchctl.runs.lines import members
 from batchctl.runs.recording import Slice
 from batchctl.runs.splitting import halve
@@ -43,6 +44,7 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
             [{"code": fault.code, "message": fault.message, "line": fault.line} for fault in check.faults],
             at=run.ctx.now(),
         )
+    await discard_file(run, batch)
     reasons = "; ".join(_said(fault) for fault in check.faults[:5]) or "the provider gave no reason"
     run.emit(
         "batch.rejected",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from batchctl.core.errors import Fault, ProviderError
+from batchctl.core.errors import Fault, ProviderError, SystemicError
 from batchctl.core.events import Level
 from batchctl.core.model import BatchState
 from batchctl.core.retry import LONGEST_PAUSE, is_due
@@ -13,6 +13,7 @@ from batchctl.runs.held import HeldRun
 from batchctl.runs.submitting import submission_of
 from batchctl.state.rows import BatchRow
 
+MOST_LOST = 5  # creates of one batch that never arrived before the run stops (field report 39)
 LOOKS = 3  # lists without a trace of the batch before it counts as never created
 
 
@@ -69,6 +70,11 @@ def _adopt(run: HeldRun, batch: BatchRow, created: Created, *, certain: bool) ->
     owner = run.store.batches.owner(created.batch_id)
     if owner is not None:
         return _unknown(run, batch, f"{created.batch_id} is taken by run {owner}", (created.batch_id,))
+    rivals = [] if run.ids_tell else run.store.batches.rivals(run.id, batch.requests)
+    if rivals:
+        return _unknown(
+            run, batch, f"{created.batch_id} could be of run {', '.join(rivals)} as well", (created.batch_id,)
+        )
     run.store.batches.created(
         run.id,
         batch.number,
@@ -97,15 +103,23 @@ def _absent(run: HeldRun, batch: BatchRow, file_id: str | None) -> bool:
         return False
     if file_id is not None:
         run.store.batches.set_file(run.id, batch.number, file_id)
+    lost = batch.refusals + 1
+    not_before = now + timedelta(seconds=run.settings.settle_after * (lost - 1))
     run.store.batches.back_to_waiting(
-        run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=file_id is not None, at=now
+        run.id, batch.number, not_before=not_before, refusals=lost, keep_file=file_id is not None, at=now
     )
     run.emit(
         "batch.absent",
         f"batch {batch.number}: its create never arrived; it waits to be sent",
         batch=batch.number,
-        data={"file_id": file_id},
+        data={"file_id": file_id, "lost": lost},
     )
+    if lost >= MOST_LOST:
+        raise SystemicError(
+            f"{lost} creates of batch {batch.number} in a row came to nothing ({run.row.provider}, model "
+            f"{run.row.model}, {run.row.endpoint})",
+            hint="is the model's name right and the service up? The same command goes on; every item stays open",
+        )
     return True
 
 

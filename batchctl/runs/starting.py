@@ -55,6 +55,7 @@ def start(ctx: Context, request: PlanRequest, plan: Plan = make_run, *, streams:
             try:
                 row = _existing(ctx, request.name, open_store)
                 if row is None:
+                    _refuse_shared_folder(ctx, request, open_store)
                     if (cut := plan(ctx, request, open_store)) is not None:
                         _announce(ctx, request.name, cut)
                 else:
@@ -81,6 +82,17 @@ def _existing(ctx: Context, name: str, open_store: Callable[[], Store]) -> RunRo
         discard_plan(ctx, name, open_store)
         return None
     return row
+
+
+def _refuse_shared_folder(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]) -> None:
+    """Two runs never write into one folder: each would take the other's answers for its own."""
+    if not ctx.state_path.exists():
+        return
+    for other in open_store().runs.all():
+        if other.out == request.out:
+            raise InputError(
+                f"run {other.name!r} writes its files into {request.out}", hint="give this run another --out"
+            )
 
 
 def _announce(ctx: Context, name: str, cut: Cut) -> None:

@@ -16,15 +16,18 @@ from batchctl.core.errors import (
 )
 from batchctl.core.events import Level
 from batchctl.core.model import BatchState, Outcome, RunState
+from batchctl.providers.base import Found
 from batchctl.runs.context import Context
 from batchctl.runs.driving import one_pass, stop_if_asked, until_settled
 from batchctl.runs.finishing import close_open_items, finish, is_settled
 from batchctl.runs.held import HeldRun, hold
 from batchctl.runs.planning import PlanRequest
+from batchctl.runs.polling import LOST_AFTER
 from batchctl.runs.recovering import recover
 from batchctl.runs.reopening import requestable, take_back
 from batchctl.runs.several import Several
 from batchctl.runs.starting import start
+from batchctl.runs.submitting import submission_of
 from batchctl.state.rows import BatchRow
 from batchctl.state.store import Store
 
@@ -144,11 +147,12 @@ async def resubmit(ctx: Context, names: Sequence[str], *, failed: bool = False, 
 
 async def _give_up(number: int, run: HeldRun) -> None:
     batch = run.store.batches.get(run.id, number)
-    if batch is None or batch.state not in (BatchState.CANCELING, BatchState.ENDED):
+    lost = batch is not None and batch.state is BatchState.IN_PROGRESS and batch.check_failures >= LOST_AFTER
+    if batch is None or not (lost or batch.state in (BatchState.CANCELING, BatchState.ENDED)):
         found = "no such batch" if batch is None else f"it is {batch.state}"
         raise InputError(
             f"batch {number} of run {run.name} cannot be given up: {found}",
-            hint="only one whose cancel does not end, or whose results cannot be fetched, can be given up",
+            hint="only one whose cancel does not end, that cannot be looked at, or whose results are gone",
         )
     held = run.store.items.count_members(run.id, number)
     run.store.batches.abandon(run.id, number, at=run.ctx.now())
@@ -239,17 +243,13 @@ async def adopt(ctx: Context, name: str, batch_id: str | None, *, absent: int | 
     with Store.open(ctx.state_path) as store, hold(ctx, store, name) as run:
         recover(run)
         batch = _unknown_batch(run, absent if absent is not None else number)
-        if absent is not None:
-            run.store.batches.back_to_waiting(
-                run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=True, at=ctx.now()
-            )
-            run.emit("batch.absent", f"batch {batch.number}: a person says it was never created", batch=batch.number)
-        else:
-            assert batch_id is not None
-            try:
+        try:
+            if batch_id is None:
+                await _declare_absent(run, batch)
+            else:
                 await _adopt(run, batch, batch_id)
-            finally:
-                await run.aclose()
+        finally:
+            await run.aclose()
         run.store.runs.set_needs(run.id, None, at=ctx.now())
 
 
@@ -265,6 +265,27 @@ def _unknown_batch(run: HeldRun, number: int | None) -> BatchRow:
         numbers = ", ".join(str(batch.number) for batch in unknown)
         raise InputError(f"several creates are unknown: {numbers}", hint="say which one with --batch N")
     return unknown[0]
+
+
+async def _declare_absent(run: HeldRun, batch: BatchRow) -> None:
+    """Take a person's word that a create never arrived, where the provider's lists do not say otherwise."""
+    if batch.state is not BatchState.UNKNOWN:
+        raise InputError(
+            f"batch {batch.number} is still being settled", hint=f"`batchctl poll {run.name}` asks the provider's lists"
+        )
+    assert batch.key is not None
+    assert batch.intent_at is not None
+    submission = submission_of(run, batch, batch.key, batch.intent_at)
+    found = await run.provider.find(submission, run.store.batches.known_ids(run.id))
+    if isinstance(found, Found) and found.certain:
+        raise InputError(
+            f"batch {batch.number} was created: it is {found.created.batch_id}",
+            hint=f"`batchctl adopt {run.name} {found.created.batch_id}` takes it",
+        )
+    run.store.batches.back_to_waiting(
+        run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=True, at=run.ctx.now()
+    )
+    run.emit("batch.absent", f"batch {batch.number}: a person says it was never created", batch=batch.number)
 
 
 async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:

@@ -49,6 +49,16 @@ class BatchReading:
         row = self._db.row("SELECT name FROM runs JOIN batches ON run_id = runs.id WHERE batch_id = ?", (batch_id,))
         return None if row is None else str(row[0])
 
+    def rivals(self, run_id: int, requests: int) -> list[str]:
+        """Other runs of the same provider with a create in doubt of just as many requests."""
+        rows = self._db.rows(
+            "SELECT DISTINCT runs.name FROM batches JOIN runs ON runs.id = run_id WHERE run_id <> ?1 AND requests = ?2"
+            " AND batches.state IN ('submitting', 'unknown')"
+            " AND provider = (SELECT provider FROM runs WHERE id = ?1)",
+            (run_id, requests),
+        )
+        return [str(row[0]) for row in rows]
+
     def open_load(self, run_id: int) -> Load:
         """What stands in the provider's queue, or may."""
         row = self._db.row(

@@ -242,3 +242,60 @@ def test_accept_waits_for_batches_that_may_answer(make_desk: MakeDesk) -> None:
         desk.simulator.advance(LATER)
         desk("poll")
     assert desk.balanced()["counts"]["open"] == 0
+
+
+def test_two_runs_never_share_a_folder(make_desk: MakeDesk) -> None:
+    """Each would take the other's answers for its own."""
+    desk = make_desk()
+    items = desk.items(3)
+    desk.start("submit", items, name="a")
+    assert "--out" in desk.start("submit", items, "--model", "claude-opus-4-1", name="b", code=2).err
+    assert desk.creates() == 1
+
+
+def test_a_schema_that_cannot_be_used_is_refused_at_the_start(make_desk: MakeDesk) -> None:
+    """A broken schema must not be found when the answers are bought."""
+    desk = make_desk()
+    schema = desk.folder / "schema.json"
+    schema.write_text('{"type": "nonsense"}', "utf-8")
+    desk.start("submit", desk.items(3), "--schema", str(schema), code=2)
+    assert desk.creates() == 0
+
+
+@PROVIDERS
+def test_creates_that_never_arrive_stop_the_run(make_desk: MakeDesk, provider: str) -> None:
+    """A create that always answers 500 is tried a bounded number of times (field report 39)."""
+    faults = {"calls": [{"endpoint": f"{provider}.batches.create", "action": "status", "status": 500}]}
+    desk = make_desk(provider, faults)
+    ran = desk.start("run", desk.items(3), "--interval", "0.02s", "--settle-after", "0.02s", code=6)
+    assert "came to nothing" in ran.err
+    assert desk.creates() == 5
+    assert desk.status()["counts"]["open"] == 3
+
+
+def test_answers_without_a_file_are_not_bought_again(make_desk: MakeDesk) -> None:
+    """`completed` with counts and no output file: a person looks, nothing is sent (field report 92's kin)."""
+    desk = make_desk("openai", {"batches": [{"output_file_id": "null"}]})
+    desk.start("submit", desk.items(3))
+    pass_until_quiet(desk)
+    assert desk.creates() == 1
+    assert desk.status()["counts"]["open"] == 3
+    assert "--abandon 1" in desk.status()["needs"]
+
+
+def test_lost_creates_of_equal_runs_are_not_guessed(make_desk: MakeDesk) -> None:
+    """Two runs with equal ids and sizes, both creates in doubt, no keys: nobody takes the other's batch."""
+    faults = {
+        "calls": [
+            {"endpoint": "anthropic.batches.create", "action": "drop", "when": "after", "nth": 1},
+            {"endpoint": "anthropic.batches.create", "action": "drop", "when": "before", "nth": 2},
+        ]
+    }
+    desk = make_desk(faults=faults)
+    items = desk.items(3)
+    desk.start("submit", items, "--out", str(desk.folder / "out-a"), name="a")
+    desk.start("submit", items, "--model", "claude-opus-4-1", "--out", str(desk.folder / "out-b"), name="b")
+    desk.simulator.advance(LATER)
+    desk("poll", "b", code=8)
+    assert desk.status("b")["batches"]["unknown"] == 1
+    assert desk.simulator.violations() == []
