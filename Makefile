@@ -6,7 +6,7 @@ READY  := $(VENV)/.ready
 N      ?= 1000
 SEED   ?= 1
 
-.PHONY: install demo test test-slow lint type docs docs-check bench torture check fmt clean
+.PHONY: install demo test test-slow lint type docs docs-check bench bench-full torture check fmt clean
 
 install: $(READY)
 
@@ -53,6 +53,12 @@ docs-check: $(READY)
 
 torture: $(READY)
 	$(BIN)/python -m tests.torture -n $(N) --seed $(SEED)
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks $(ARGS)
+
+bench-full: $(READY)
+	$(BIN)/python -m benchmarks --full $(ARGS)
 
 check: lint type test docs-check
 
