@@ -8,7 +8,7 @@ from collections.abc import Mapping
 MEMORY = 100  # answers after which the oldest no longer weigh
 FIRST_LATENCY = 10.0  # seconds, until some were measured
 PRIOR = 10  # answers that the first guess weighs: quick answers come first and tell less than they seem to
-ROOM = 300.0  # deviations of what is in flight that the window has room for, lest it holds the pace up
+ROOM = 3.0  # deviations of what is in flight that the window has room for, lest it holds the pace up
 FIRST_SIZE = 16  # while no limit is known
 
 

@@ -115,13 +115,13 @@ def test_room_is_kept_for_answers_that_exceed_their_plan() -> None:
     for at in range(10):
         limiter.correct(at, limiter.take(at, {"tokens": 100}), {"tokens": 200})
     assert limiter.ready_at(300, {"tokens": 10_000}) == 300
-    limiter.take(300, {"tokens": 5000})
-    assert limiter.ready_at(340, {"tokens": 4800}) == 340
-    assert limiter.ready_at(340, {"tokens": 4990}) == pytest.approx(300 + MINUTE + SLACK)
+    limiter.take(300, {"tokens": 2000})
+    assert limiter.ready_at(340, {"tokens": 3000}) == 340
+    assert limiter.ready_at(340, {"tokens": 4000}) == pytest.approx(300 + MINUTE + SLACK)
     for at in range(500):
         limiter.correct(400 + at, limiter.take(400 + at, {"tokens": 1}), {"tokens": 1})
     limiter.take(1000, {"tokens": 5000})
-    assert limiter.ready_at(1040, {"tokens": 4990}) == 1040
+    assert limiter.ready_at(1040, {"tokens": 4900}) == 1040
 
 
 def test_a_late_correction_changes_no_window() -> None:
