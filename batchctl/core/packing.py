@@ -23,10 +23,6 @@ class Packer:
         self.requests = 0
         self.bytes = envelope_bytes
 
-    def fits(self, size: int) -> bool:
-        """Whether a request of `size` bytes can be sent at all, in a batch of its own."""
-        return self._envelope + size + self._separator <= self._most_bytes
-
     def add(self, size: int) -> bool:
         """Place a request; true when it starts a new batch, as the very first one does.
 

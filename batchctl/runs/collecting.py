@@ -185,15 +185,14 @@ def _rows_of(run: HeldRun, batch: BatchRow, answers: list[Answer]) -> dict[str, 
                 seqs[answer.custom_id] = seq
             case Foreign():
                 pass
-    seqs.update(run.store.items.lookup(run.id, own))
-    rows = run.store.items.by_seqs(run.id, list(seqs.values()))
-    elsewhere = [seq for seq, row in rows.items() if row.batch != batch.number]
-    formerly = run.store.items.has_member(run.id, batch.number, elsewhere) if elsewhere else set()
-    return {
-        custom_id: row
-        for custom_id, seq in seqs.items()
-        if (row := rows.get(seq)) is not None and (row.batch == batch.number or seq in formerly)
-    }
+    rows = run.store.items.by_ids(run.id, own)
+    generated = run.store.items.by_seqs(run.id, list(seqs.values()))
+    rows.update((custom_id, generated[seq]) for custom_id, seq in seqs.items() if seq in generated)
+    elsewhere = [row.seq for row in rows.values() if row.batch != batch.number]
+    if not elsewhere:
+        return rows
+    formerly = run.store.items.has_member(run.id, batch.number, elsewhere)
+    return {custom_id: row for custom_id, row in rows.items() if row.batch == batch.number or row.seq in formerly}
 
 
 def _import_chunk(run: HeldRun, batch: BatchRow, answers: list[Answer], tally: Tally, quarantine: _Quarantine) -> None:

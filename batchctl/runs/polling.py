@@ -16,7 +16,7 @@ from batchctl.runs.rejecting import rejected
 from batchctl.state.rows import BatchRow
 
 OPEN = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchState.ABANDONED)
-SIDE_BY_SIDE = 8  # batches looked at (and collected) at once
+SIDE_BY_SIDE = 16  # batches looked at (and collected) at once
 EXPIRY_GRACE = 600.0  # seconds a provider gets past its own expiry to end the batch itself
 GONE_LOOKS = 3  # looks in a row that do not find an ended batch's results before they count as gone
 LOST_AFTER = 10  # looks in a row that fail, or at a cancel that does not end, before a person is asked

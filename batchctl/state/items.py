@@ -92,6 +92,15 @@ class Items:
         sql = f"SELECT {ITEM_COLUMNS} FROM items WHERE run_id = ? AND seq IN ({MARKS})"  # noqa: S608  # our own columns
         return {row[0]: item_row(row) for part in chunks(seqs) for row in self._db.rows(sql, (run_id, *part))}
 
+    def by_ids(self, run_id: int, ids: Sequence[str]) -> dict[str, ItemRow]:
+        """The items with these ids, by id."""
+        columns = ", ".join(f"i.{name}" for name in ItemRow._fields)
+        sql = (
+            f"SELECT {columns} FROM item_ids AS n JOIN items AS i ON i.run_id = n.run_id AND i.seq = n.seq"  # noqa: S608
+            f" WHERE n.run_id = ? AND n.id IN ({MARKS})"
+        )
+        return {row[1]: item_row(row) for part in chunks(ids) for row in self._db.rows(sql, (run_id, *part))}
+
     def page(
         self,
         run_id: int,

@@ -47,11 +47,8 @@ def test_bytes_bind_before_the_count() -> None:
     assert [len(batch) for batch in pack([300_000] * 10, 50_000, 1_000_000)] == [3, 3, 3, 1]
 
 
-def test_a_request_over_the_limit_is_told_apart_and_goes_alone() -> None:
-    """What fits in no batch is known before it is added, and never drags others over the limit."""
-    packer = Packer(10, 116, ENVELOPE, SEPARATOR)
-    assert packer.fits(100)
-    assert not packer.fits(101)
+def test_a_request_over_the_limit_goes_alone() -> None:
+    """What fits in no batch never drags others over the limit."""
     assert pack([50, 101, 50, 20], 10, 116) == [[50], [101], [50, 20]]
 
 

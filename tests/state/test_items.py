@@ -53,6 +53,9 @@ def test_more_than_a_chunk(store: Store) -> None:
         f"item-{seq}": seq for seq in range(300, 601)
     }
     assert sorted(store.items.by_seqs(run_id, range(700))) == list(range(1, 601))
+    by_id = store.items.by_ids(run_id, [f"item-{seq}" for seq in range(300, 900)])
+    assert {id_: row.seq for id_, row in by_id.items()} == {f"item-{seq}": seq for seq in range(300, 601)}
+    assert by_id["item-300"] == store.items.get(run_id, "item-300")
     assert store.items.has_member(run_id, 1, range(700)) == set(range(1, 601))
 
 
