@@ -52,6 +52,7 @@ class LineLog:
         self._failed: StorageError | None = None
         self._unsynced: StorageError | None = None
         self._recorded = recorded
+        self._synced = -1  # end of what this object put on the disk
         make_folder(path.parent)
         self._settle_staged()
         self._handle = self._open()
@@ -193,6 +194,7 @@ class LineLog:
             os.ftruncate(self._handle, self._recorded)
             os.fsync(self._handle)
         self.end = self._tail_end = self._recorded
+        self._synced = -1
 
     def append(self, line: bytes) -> tuple[int, int]:
         """Add a line; returns its offset and length without the newline.
@@ -228,11 +230,14 @@ class LineLog:
         if self._unsynced is not None:
             raise self._unsynced
         self.flush()
+        if self._synced == self.end:
+            return
         try:
             os.fdatasync(self._handle)
         except OSError as error:
             self._failed = self._unsynced = storage_error(self.path, error)
             raise self._unsynced from None
+        self._synced = self.end
 
     def stage(self, keep: Iterable[tuple[int, int]]) -> array[int]:
         """Write a file of some of these lines beside this one, whole and synced; `adopt` makes it this one.
@@ -257,6 +262,7 @@ class LineLog:
         os.close(self._handle)
         self._handle = self._open()
         self.end = self._tail_end = self._recorded = os.fstat(self._handle).st_size
+        self._synced = -1
 
     def _settle_staged(self) -> None:
         """Finish or undo a `stage` whose process died."""
