@@ -85,7 +85,9 @@ class _Play:
         self._simulator.set_faults({})
         if not self._settle():
             return
-        self._played.problems += check(self._schedule, self._folder, self._simulator)
+        self._played.problems += check(
+            self._schedule, self._folder, self._simulator, kills=self._played.counts["kills"]
+        )
         if not self._played.problems and self._take(Step("doctor")) != 0:
             self._problem("doctor", "finds something wrong in a settled run")
 
@@ -99,7 +101,7 @@ class _Play:
         self._played.counts["kills"] += code == KILLED
         if code == HUNG:
             self._problem("hung", f"{step} did not end")
-        elif code not in EXPECTED and not (code == 2 and step.verb not in ("submit", "run")):
+        elif code not in EXPECTED and not (code == 2 and step.verb not in ("submit", "run", "fanout")):
             self._problem("exit", f"{step} ended with {code}")
         return code
 
@@ -108,11 +110,11 @@ class _Play:
         state = ["--state", str(self._folder / "state.db"), "--no-progress"]
         fast = ["--interval", "0.05s", "--settle-after", "0.2s"]
         match verb:
-            case "submit" | "run":
+            case "submit" | "run" | "fanout":
                 return [
                     *(*state, verb, str(self._items), "--provider", schedule.provider, "--name", "r"),
                     *("--model", MODELS[schedule.provider], "--prompt", str(self._folder / "prompt.txt")),
-                    *("--out", str(self._folder / "out"), *fast, *schedule.options),
+                    *("--out", str(self._folder / "out"), *(() if verb == "fanout" else fast), *schedule.options),
                 ]
             case "poll":
                 return [*state, "poll", "--resubmit"]
@@ -126,7 +128,7 @@ class _Play:
     def _settle(self) -> bool:
         """Leave the run alone: no kills, no faults, time passes; true when everything has its outcome."""
         for number in range(QUIET_PASSES):
-            verb = "submit" if number == 0 else "poll"
+            verb = "fanout" if self._schedule.lane == "sync" else "submit" if number == 0 else "poll"
             code = self._take(Step(verb, advance=4 * 3600.0 if number else 0.0))
             if self._played.problems:
                 return False
@@ -135,7 +137,7 @@ class _Play:
             run, live = self._status()
             if run is None:
                 continue
-            if run.state is RunState.STOPPED:
+            if run.state is RunState.STOPPED and self._schedule.lane == "batch":
                 self._take(Step("resubmit"))
             elif not run.open and not live and run.state in (RunState.DONE, RunState.CANCELED):
                 return True

@@ -37,6 +37,7 @@ def preload() -> None:
     from openai import DefaultAioHttpClient as __  # noqa: F401
 
     import batchctl.cli.doctor
+    import batchctl.cli.fanout
     import batchctl.cli.main
     import batchctl.cli.reading
     import batchctl.cli.sending
@@ -45,6 +46,7 @@ def preload() -> None:
     import batchctl.providers.anthropic
     import batchctl.providers.openai
     import batchctl.runs.doctor
+    import batchctl.runs.fanout
     import batchctl.runs.verbs
     import batchctl.state.migrations
     from batchctl.core.prices import Rates

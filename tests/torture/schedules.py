@@ -12,6 +12,7 @@ from tests.torture.blows import POINTS, Blow
 FLOWING = 36_000.0  # simulated seconds a second, where commands wait by themselves
 DAY = 86_400.0
 LAST_ROUND = 2
+CONCURRENCY = 3  # calls in flight in the sync lane, which are all that a kill may cost
 
 FINAL_KINDS = ("invalid_request", "context_too_long")
 PASSING_KINDS = ("api_error", "overloaded", "rate_limit", "status_0", "expired", "missing")
@@ -23,7 +24,7 @@ class Step:
     """One command.
 
     Args:
-        verb: `submit`, `run`, `poll`, `wait`, `resubmit`, `cancel` or `doctor` (with --repair).
+        verb: `fanout`, `submit`, `run`, `poll`, `wait`, `resubmit`, `cancel` or `doctor` (with --repair).
         advance: simulated seconds that pass before it.
         shift: seconds by which this machine's clock is wrong while it runs.
     """
@@ -61,10 +62,12 @@ class Schedule:
     steps: tuple[Step, ...]
     strangers: tuple[int, ...] = ()
     limits: dict[str, Any] = field(default_factory=dict)
+    lane: str = "batch"
 
     def describe(self) -> str:
         """The schedule as a person reads it."""
-        lines = [f"seed {self.seed}: {self.provider}, {self.items} items, {' '.join(self.options)}, {self.limits}"]
+        lines = [f"seed {self.seed}: {self.lane} lane, {self.provider}, {self.items} items"]
+        lines.append(f"  {' '.join(self.options)} {self.limits}")
         lines += [f"  fault {section}: {rule}" for section, rules in self.faults.items() for rule in rules]
         lines += [f"  stranger before step {number}" for number in self.strangers]
         lines += [f"  {number}. {step}" for number, step in enumerate(self.steps)]
@@ -89,8 +92,10 @@ class Schedule:
 
 
 def make_schedule(seed: int) -> Schedule:
-    """The schedule of a seed; the same for ever."""
+    """The schedule of a seed; the same for ever. Every fifth is of the sync lane."""
     chance = random.Random(seed)
+    if seed % 5 == 0:
+        return _sync_schedule(seed, chance)
     provider = chance.choice(("anthropic", "openai"))
     speed = chance.choice((0.0, FLOWING))
     items = chance.randint(1, 12)
@@ -112,6 +117,49 @@ def make_schedule(seed: int) -> Schedule:
         steps=tuple(_steps(chance, speed)),
         strangers=(chance.randint(1, 4),) if chance.random() < 0.1 else (),
         limits=limits,
+    )
+
+
+def _sync_schedule(seed: int, chance: random.Random) -> Schedule:
+    provider = chance.choice(("anthropic", "openai"))
+    items = chance.randint(1, 30)
+    endpoint = {"anthropic": "anthropic.messages", "openai": "openai.chat.completions"}[provider]
+    actions: list[dict[str, Any]] = [
+        {"action": "drop", "when": chance.choice(("before", "after"))},
+        {"action": "html", "when": "before"},
+        {"action": "status", "status": chance.choice((429, 500, 503, 529))},
+    ]
+    kinds = ("api_error", "overloaded", "rate_limit")
+    return Schedule(
+        seed=seed,
+        provider=provider,
+        items=items,
+        options=("--concurrency", str(CONCURRENCY), "--timeout", "5s"),
+        speed=FLOWING,
+        faults={
+            "calls": [
+                {"endpoint": endpoint, "nth": chance.randint(1, items), **chance.choice(actions)}
+                for _ in range(chance.choice((0, 1, 2)))
+            ],
+            "items": [
+                {
+                    "prompt_contains": f"item {chance.randint(1, items)}.",
+                    **chance.choice(
+                        (
+                            {"kind": chance.choice(FINAL_KINDS)},
+                            {"kind": chance.choice(ODD_KINDS)},
+                            {"kind": chance.choice(kinds), "first_n_attempts": chance.randint(1, 2)},
+                        )
+                    ),
+                }
+                for _ in range(chance.choice((0, 1)))
+            ],
+            "batches": [],
+            "files": [],
+        },
+        steps=tuple(Step("fanout", blow=_blow(chance, 0.9)) for _ in range(chance.randint(1, 4))),
+        limits={"seed": seed, "latency_seconds": chance.choice((0.0, 300.0))},
+        lane="sync",
     )
 
 
