@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from batchctl.cli.text import age, safe
+from batchctl.core.errors import BatchctlError
 from batchctl.core.events import Emit, Event, Level
 from batchctl.core.model import BatchState, RunState
 from batchctl.runs.context import utc_now
@@ -46,9 +47,11 @@ class Display:
 
     def draw(self) -> RenderableType:
         """Everything as it is in the store now."""
-        if not self._state.exists():
+        try:
+            store = Store.open(self._state, readonly=True)
+        except BatchctlError:  # not made yet, or only just
             return Text("reading the input…")
-        with Store.open(self._state, readonly=True) as store:
+        with store:
             runs = [row for name in self._names if (row := store.runs.get(name)) is not None]
             return Group(*(draw_run(row, store.batches.all(row.id), utc_now()) for row in runs))
 

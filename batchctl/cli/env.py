@@ -13,10 +13,10 @@ Decorator = Callable[[Any], Any]
 
 
 def option(*names: str, **attributes: Any) -> Decorator:
-    """A click option with its variable, named after its long form."""
+    """A click option with its variable, named after its long form unless `envvar` names another."""
     long = next(name for name in names if name.startswith("--"))
-    variable = "BATCHCTL_" + long.removeprefix("--").upper().replace("-", "_")
-    return click.option(*names, envvar=variable, **attributes)
+    attributes.setdefault("envvar", "BATCHCTL_" + long.removeprefix("--").upper().replace("-", "_"))
+    return click.option(*names, **attributes)
 
 
 def state_options(ctx: click.Context) -> dict[str, Any]:

@@ -142,7 +142,13 @@ def batches(ctx: click.Context, run: str, *, as_json: bool) -> None:
 
 @click.command()
 @RUN
-@option("--state", "state", type=click.Choice([str(state) for state in ItemState]), help="Only these.")
+@option(
+    "--state",
+    "state",
+    envvar="BATCHCTL_ITEM_STATE",  # the plain name is the state file's
+    type=click.Choice([str(state) for state in ItemState]),
+    help="Only these.",
+)
 @option("--outcome", type=click.Choice([str(outcome) for outcome in Outcome]), help="Only these.")
 @JSON
 @click.pass_context

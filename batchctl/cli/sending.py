@@ -11,7 +11,7 @@ import click
 from batchctl.cli.env import option, state_options
 from batchctl.cli.options import BATCH_OPTIONS, INPUT_OPTIONS, RUN_OPTIONS, settings_from, with_options
 from batchctl.cli.session import work
-from batchctl.core.errors import BatchctlError
+from batchctl.core.errors import BatchctlError, HeldError, InputError
 from batchctl.runs.naming import free_name, made_name
 from batchctl.runs.planning import PlanRequest
 
@@ -67,9 +67,13 @@ def run(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
             simulate=given["simulate"],
             faults=given["faults"],
         )
-    finally:
+    except (InputError, HeldError):
+        raise  # nothing was done, so there is nothing to sum up
+    except BatchctlError:
         with suppress(BatchctlError):  # how the run ended is said, even where no summary can be made
             say_summary(options["state"], request.name)
+        raise
+    say_summary(options["state"], request.name)
 
 
 @click.command()

@@ -145,6 +145,7 @@ class BatchCheck:
         faults: why it failed, where `phase` is FAILED.
         queue_full: `phase` is FAILED only for lack of queue room (field report 64).
         too_large: `phase` is FAILED because the batch has too many requests or bytes.
+        systemic: `phase` is FAILED because of the account or the model, whatever lines it names.
     """
 
     batch_id: str
@@ -161,6 +162,7 @@ class BatchCheck:
     faults: tuple[BatchFault, ...] = ()
     queue_full: bool = False
     too_large: bool = False
+    systemic: bool = False
 
 
 class BatchProvider(Protocol):

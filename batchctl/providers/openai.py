@@ -13,6 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from batchctl.core.errors import Fault, ProviderError
+from batchctl.core.model import ErrorKind
 from batchctl.providers.base import (
     Absent,
     BatchCheck,
@@ -30,7 +31,7 @@ from batchctl.providers.decoding import Number
 from batchctl.providers.errors import OPENAI_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import openai_rates
 from batchctl.providers.keys import find_key
-from batchctl.providers.openai_format import LIMITS, OpenAIFormat, parse_error
+from batchctl.providers.openai_format import LIMITS, OpenAIFormat, classify_error, parse_error
 from batchctl.providers.sdk import Sdk, ids_of, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_unix
 from batchctl.providers.wire import Wire
@@ -190,6 +191,9 @@ class OpenAIProvider:
             faults=faults,
             queue_full=any(map(OPENAI_MARKS.queue_full.search, words)),
             too_large=any(map(OPENAI_MARKS.too_large.search, words)),
+            systemic=any(
+                classify_error(None, fault.code, None, fault.message) is ErrorKind.SYSTEMIC for fault in faults
+            ),
         )
 
     async def results(self, check: BatchCheck) -> AsyncIterator[bytes]:

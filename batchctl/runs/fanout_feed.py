@@ -37,6 +37,7 @@ class Feed:
         self._notify: Callable[[], None] = lambda: None
         self._stopped = False
         self._finished = False
+        self._exhausted = False
         self.error: BatchctlError | None = None
 
     def first(self) -> None:
@@ -75,6 +76,11 @@ class Feed:
         with self._room:
             return self._finished and not self._ready
 
+    @property
+    def complete(self) -> bool:
+        """Whether it was read to its end and everything was taken."""
+        return self._exhausted and self.ended
+
     def inputs(self) -> list[dict[str, object]]:
         """What the inputs were, once they were read to their end."""
         return [
@@ -104,6 +110,7 @@ class Feed:
                     alone = len(self._ready) == 1
                 if alone:
                     self._notify()
+            self._exhausted = True
         except BatchctlError as error:
             self.error = error
         finally:

@@ -53,15 +53,14 @@ async def drive(run: HeldRun, provider: SyncProvider, feed: Feed | None) -> None
         await lane.work()
     finally:
         lane.close()
-    _raise_for(run, lane)
-    if lane.streamed is not None:
-        assert feed is not None
+    _raise_for(run, lane, feed)
+    if feed is not None:
         run.store.runs.set_inputs(run.id, feed.inputs(), at=run.ctx.now())
     if not finish_if_settled(run):
         run.store.runs.set_needs(run.id, needs_of_rest(run), at=run.ctx.now())
 
 
-def _raise_for(run: HeldRun, lane: _Lane) -> None:
+def _raise_for(run: HeldRun, lane: _Lane, feed: Feed | None) -> None:
     """Say why the work stopped early, if it did."""
     if lane.engine.error is not None:
         raise lane.engine.error
@@ -72,11 +71,11 @@ def _raise_for(run: HeldRun, lane: _Lane) -> None:
         )
         stop(run, error)
         raise error
-    if lane.streamed is not None and lane.feed_error is not None:
-        raise lane.feed_error
+    if feed is not None and feed.error is not None:
+        raise feed.error
     number = run.ctx.stop.signal_number
     row = run.refresh()
-    if number is not None and (row.open or (lane.streamed is not None and not lane.streamed.ended)):
+    if number is not None and (row.open or (feed is not None and not feed.complete)):
         raise InterruptedRunError(
             number,
             f"interrupted, the state of run {run.name} is saved: {row.open:,} items are open",
@@ -151,11 +150,6 @@ class _Lane:
 
     def _broke(self, error: Exception) -> None:
         self.engine.fail(error)
-
-    @property
-    def feed_error(self) -> Exception | None:
-        """Why the input broke off, if it did."""
-        return None if self._feed is None else self._feed.error
 
     async def work(self) -> None:
         """Send everything; every outcome is counted when this returns or raises."""

@@ -48,11 +48,6 @@ class StreamedItems:
         """Whether the source has ended and everything of it was taken."""
         return not self._chunk and self._feed.ended
 
-    @property
-    def complete(self) -> bool:
-        """Whether every record was planned."""
-        return self.ended and self._feed.error is None
-
     def take(self) -> Member | None:
         """The next item, None where there is none now."""
         while not self._chunk and (records := self._feed.take()):

@@ -25,6 +25,7 @@ from batchctl.runs.settings import Settings
 from batchctl.state.rows import BatchRow, RunRow
 from batchctl.state.store import Store
 
+LEAST_BYTES = 500  # the smallest --max-bytes that makes sense: a request without a prompt is not much smaller
 SIMULATED_KEY = "simulated"  # the simulator takes any key
 
 
@@ -164,8 +165,16 @@ class HeldRun:
 
 
 def limits_for(form: RequestFormat, settings: Settings) -> BatchLimits:
-    """A provider's batch limits, lowered by the run's options."""
+    """A provider's batch limits, lowered by the run's options.
+
+    Raises:
+        InputError: a limit that no request fits under.
+    """
     base = form.limits()
+    if settings.max_bytes is not None and settings.max_bytes < LEAST_BYTES:
+        raise InputError(
+            f"--max-bytes {settings.max_bytes} is below any request", hint=f"give at least {LEAST_BYTES:,} bytes"
+        )
     return BatchLimits(
         requests=min(base.requests, settings.max_requests or base.requests),
         bytes=min(base.bytes, settings.max_bytes or base.bytes),

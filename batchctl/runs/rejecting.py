@@ -35,7 +35,7 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         halve(run, batch, check.faults[0].message)
         return
     shifted = run.store.items.count_members(run.id, batch.number) != batch.requests
-    guilty = {} if shifted else _items_at_fault(run, batch, check.faults)
+    guilty = {} if shifted or check.systemic else _items_at_fault(run, batch, check.faults)
     with run.store.transaction(durable=True):
         _fail(run, batch, guilty)
         run.store.batches.reject(

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cli.passes import LATER, pass_until_quiet
-from tests.conftest import Desk
+from tests.conftest import Desk, run_command
 
 MakeDesk = Callable[..., Desk]
 PROVIDERS = pytest.mark.parametrize("provider", ["anthropic", "openai"])
@@ -299,3 +299,19 @@ def test_lost_creates_of_equal_runs_are_not_guessed(make_desk: MakeDesk) -> None
     desk("poll", "b", code=8)
     assert desk.status("b")["batches"]["unknown"] == 1
     assert desk.simulator.violations() == []
+
+
+@PROVIDERS
+def test_a_missing_model_stops_the_run(make_desk: MakeDesk, provider: str) -> None:
+    """A wrong model name fails no item: the run stops, the items stay open."""
+    desk = make_desk(provider, speed=36_000)
+    desk.start("run", desk.items(3), "--model", "no-such-model", code=6)
+    assert desk.status()["counts"]["open"] == 3
+
+
+def test_the_state_file_may_be_given_by_variable(make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variable of the state file reaches no other option."""
+    desk = make_desk()
+    desk.start("submit", desk.items(2))
+    monkeypatch.setenv("BATCHCTL_STATE", str(desk.folder / "state.db"))
+    assert len(run_command("items", "r", "--json").rows) == 2
