@@ -174,8 +174,9 @@ def items(ctx: click.Context, run: str, state: str | None, outcome: str | None, 
 @click.command()
 @RUN
 @option("--ordered", is_flag=True, help="In the order of the input.")
+@JSON
 @click.pass_context
-def results(ctx: click.Context, run: str, *, ordered: bool) -> None:
+def results(ctx: click.Context, run: str, *, ordered: bool, as_json: bool) -> None:  # noqa: ARG001  # always JSON
     """The lines of results.jsonl, as JSON lines."""
     _pour(ctx, run, "results.jsonl", ordered=ordered)
 

@@ -183,7 +183,7 @@ class Slice:
         last = attempts[-1] if attempts else None
         error = ItemError(
             type=(last and last.error_type) or str(outcome),
-            message=(last and last.error_message) or _silence(outcome),
+            message=(last and last.error_message) or "the run was closed before this request was sent",
             kind=ErrorKind.PERMANENT,
             code=last.error_code if last else None,
         )
