@@ -290,10 +290,14 @@ class OpenAIProvider:
 
     async def _uploaded(self, submission: Submission) -> str | None:
         """The id of the intent's input file, if an upload of it arrived whole."""
-        async for file in self._files(submission.intent_at):
-            if file.filename == _filename(submission) and file.bytes in (None, submission.size):
-                return file.id
-        return None
+        try:
+            async for file in self._files(submission.intent_at):
+                if file.filename == _filename(submission) and file.bytes in (None, submission.size):
+                    return file.id
+        except ProviderError as error:
+            if error.fault is Fault.SYSTEMIC:
+                raise
+        return None  # also where this server lists no files: the list of batches has decided, the file only saves time
 
     async def _files(self, intent_at: datetime) -> AsyncIterator[_File]:
         """Input files uploaded since an intent; pages are newest first."""

@@ -45,6 +45,8 @@ async def _settle_one(run: HeldRun, batch: BatchRow) -> bool:
     except ProviderError as error:
         if error.fault is Fault.SYSTEMIC:
             raise
+        if error.fault in (Fault.PERMANENT, Fault.NOT_FOUND):
+            return _unknown(run, batch, f"this server has no list of batches: {error.message}", ())
         pause = min(error.retry_after or 0.0, LONGEST_PAUSE) or run.settings.interval
         run.store.batches.look_later(run.id, batch.number, run.ctx.now() + timedelta(seconds=pause))
         run.emit(

@@ -149,3 +149,19 @@ def test_results_gone_at_the_provider_are_said_and_end_the_wait(make_desk: MakeD
     desk.simulator.advance(LATER)
     desk("poll")
     assert desk.status()["counts"] == {"planned": 2, "succeeded": 2, "failed": 0, "open": 0}
+
+
+@PROVIDERS
+def test_a_server_without_a_list_of_batches_asks_a_person(make_desk: MakeDesk, provider: str) -> None:
+    """A create in doubt that nothing can settle is unknown, exit 8, and not asked about for ever."""
+    lost = {"endpoint": f"{provider}.batches.create", "action": "status", "status": 500, "when": "after", "nth": 1}
+    no_list = {"endpoint": f"{provider}.batches.list", "action": "status", "status": 400}
+    desk = make_desk(provider, {"calls": [lost, no_list]})
+    desk.start("submit", desk.items(2))
+    assert "adopt r" in desk("poll", code=8).err
+    batch_id = desk.simulator.state()["batches"][0]["id"]
+    desk("adopt", "r", batch_id)
+    desk.simulator.advance(LATER)
+    desk("poll")
+    assert desk.balanced()["counts"]["succeeded"] == 2
+    assert desk.creates() == 1

@@ -235,6 +235,14 @@ async def test_an_intent_of_a_wrong_clock_still_finds_its_batch(bench: Bench, pa
     assert found.created.batch_id == created.batch_id
 
 
+@only_openai
+@pytest.mark.parametrize("status", [405, 500])
+async def test_a_server_that_lists_no_files_settles_by_its_batches(bench: Bench, status: int) -> None:
+    """The uploaded file only saves an upload, so the list of batches decides alone."""
+    bench.fault("openai.files.list", action="status", status=status)
+    assert await bench.provider.find(bench.submission(PROMPTS), frozenset()) == Absent(None)
+
+
 async def test_settling_fails_loudly(bench: Bench) -> None:
     """A list that cannot be read is no proof of absence."""
     bench.fault("*.batches.list", action="html")
