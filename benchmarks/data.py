@@ -1,6 +1,7 @@
 """Makes input of any size in constant memory: log-normal lengths with a long tail, in several scripts.
 
-Run as `python -m benchmarks.data items FILE COUNT SIZE` or `python -m benchmarks.data results STATE RUN FOLDER`.
+Run as `python -m benchmarks.data items FILE COUNT SIZE`, `… results STATE RUN FOLDER` (for a run that was submitted) or
+`… answers FOLDER_OF_REQUEST_FILES FOLDER`.
 """
 
 from __future__ import annotations
@@ -116,10 +117,24 @@ def write_results(state: Path, run: str, folder: Path) -> None:
             file.writelines(result_line(orjson.dumps(id_), seq, pool) for seq, id_ in ids)
 
 
+def write_answers(requests: Path, folder: Path) -> None:
+    """Write the result file of every request file `batch-*.jsonl`, named by its place."""
+    pool = replies()
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, path in enumerate(sorted(requests.glob("batch-*.jsonl")), 1):
+        with path.open("rb") as lines:
+            ids = [(place, orjson.dumps(orjson.loads(line)["custom_id"])) for place, line in enumerate(lines)]
+        random.Random(number).shuffle(ids)
+        with (folder / f"msgbatch_{number:06d}.jsonl").open("wb", 1 << 20) as file:
+            file.writelines(result_line(custom_id, place, pool) for place, custom_id in ids)
+
+
 def main(arguments: list[str]) -> None:
     """Write what the arguments ask for."""
     if arguments[0] == "items":
         write_items(Path(arguments[1]), int(arguments[2]), int(arguments[3]))
+    elif arguments[0] == "answers":
+        write_answers(Path(arguments[1]), Path(arguments[2]))
     else:
         write_results(Path(arguments[1]), arguments[2], Path(arguments[3]))
 

@@ -38,15 +38,14 @@ def _life(bench: Bench, count: int) -> Costs:
         costs[name] = measure(batchctl(state, *arguments), codes=codes)
         print(f"     {count:,} items: {name} {costs[name]}", flush=True)
 
-    with stub(folder / "provider") as server:
+    with stub(folder / "provider", "--once") as server:
         options = bench.options("--base-url", server.url, "--out", str(folder / "out"), "--name", "bench")
         step("plan", "plan", str(source), *bench.options())
         step("submit", "submit", str(source), *options)
         step("poll with nothing new", "poll", "bench")
         must("benchmarks.data", "results", str(state), "bench", str(server.folder))
         step("poll that imports", "poll", "bench")
-        for path in server.folder.glob("*.jsonl"):
-            path.unlink()
+        server.forget()
         step("status", "status")
         step("show", "show", "bench")
         step("results --ordered", "results", "bench", "--ordered")

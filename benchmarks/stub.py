@@ -1,6 +1,6 @@
 """A stand-in for the providers that costs next to nothing: it logs what it gets and sends result files as they lie.
 
-Run as `python -m benchmarks.stub FOLDER [--slow BATCH_ID] [--keep]`; it prints its port. A batch has
+Run as `python -m benchmarks.stub FOLDER [--slow BATCH_ID] [--keep] [--once]`; it prints its port. A batch has
 ended once `FOLDER/BATCH_ID.jsonl` exists; `FOLDER/delay` holds the seconds before each answer.
 """
 
@@ -26,12 +26,14 @@ class Stub:
         folder: result files, and the log of calls.
         slow: the batch whose results trickle.
         keep: also keep the bodies of what is sent.
+        once: remove a result file when it was sent, since many would fill the disk.
     """
 
-    def __init__(self, folder: Path, slow: str | None, *, keep: bool) -> None:
+    def __init__(self, folder: Path, slow: str | None, *, keep: bool, once: bool) -> None:
         self._folder = folder
         self._slow = slow
         self._keep = keep
+        self._once = once
         self._made = 0
         self._open = 0
         self._log = (folder / "calls.jsonl").open("ab", buffering=0)
@@ -75,7 +77,10 @@ class Stub:
         if method == "POST":
             self._made += 1
         if path.endswith(("/results", "/content")):
-            await self._send_file(writer, path.split("/")[-2])
+            name = path.split("/")[-2]
+            await self._send_file(writer, name)
+            if self._once:
+                (self._folder / f"{name}.jsonl").unlink()
         else:
             self._send(writer, self._object(method, path, size, headers.get("host", "")))
             await writer.drain()
@@ -168,9 +173,10 @@ async def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--slow")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--once", action="store_true")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    account = Stub(given.folder, given.slow, keep=given.keep)
+    account = Stub(given.folder, given.slow, keep=given.keep, once=given.once)
     server = await asyncio.start_server(account.serve, "127.0.0.1", 0, limit=2 * PIECE)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
