@@ -1,12 +1,12 @@
 """The same two jobs through other people's tools; run by an interpreter that has one of them, and not batchctl.
 
 Run as `PYTHON others.py TOOL prepare ITEMS FOLDER` or `PYTHON others.py TOOL import ITEMS FOLDER URL`. Preparing reads
-the items, fills the prompt, splits by the provider's limits as far as the tool does, and leaves request files; importing
-downloads the results of those requests from URL and leaves answers by item. Each tool is used by its own functions.
+the items, fills the prompt, splits by the limits as far as the tool does, and leaves request files; importing downloads
+the results of those requests from URL and leaves answers by item. Each tool is used by its own functions.
 """
 
 # mypy: ignore-errors
-# ruff: noqa: PTH123, ANN001, ANN201, D103, SLF001
+# ruff: noqa: PTH123, ANN001, ANN002, ANN201, D103, SLF001
 
 import asyncio
 import json
