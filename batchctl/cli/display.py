@@ -23,6 +23,7 @@ from batchctl.state.store import Store
 
 SHOWN_BATCHES = 15
 OVER = (BatchState.COLLECTED, BatchState.REJECTED, BatchState.WITHDRAWN)
+PROGRESS = "fanout.progress"
 STYLES = {Level.WARNING: "yellow", Level.ERROR: "red"}
 
 
@@ -37,12 +38,15 @@ class Display:
         self._state = state
         self._console = console
         self._names: list[str] = []
+        self._progress = ""  # of the sync lane: what is in flight is nowhere in the store
 
     def emit(self, event: Event) -> None:
         """Print an event above the display, and draw its run from now on."""
         if event.run is not None and event.run not in self._names:
             self._names.append(event.run)
-        if event.level >= Level.INFO:
+        if event.kind == PROGRESS:
+            self._progress = event.text
+        elif event.level >= Level.INFO:
             self._console.print(Text(safe(event.text), style=STYLES.get(event.level, "")), highlight=False)
 
     def draw(self) -> RenderableType:
@@ -53,7 +57,8 @@ class Display:
             return Text("reading the input…")
         with store:
             runs = [row for name in self._names if (row := store.runs.get(name)) is not None]
-            return Group(*(draw_run(row, store.batches.all(row.id), utc_now()) for row in runs))
+            drawn = [draw_run(row, store.batches.all(row.id), utc_now()) for row in runs]
+        return Group(*drawn, Text(self._progress)) if self._progress else Group(*drawn)
 
 
 def draw_run(row: RunRow, batches: list[BatchRow], now: datetime) -> RenderableType:

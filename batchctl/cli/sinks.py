@@ -81,6 +81,8 @@ def log_lines(file: IO[bytes], *, json: bool) -> Emit:
     """One line an event, each in one write: JSON for programs, key=value text for people."""
 
     def emit(event: Event) -> None:
+        if event.level < Level.INFO:
+            return  # a pulse for the live display
         if json:
             entry = {
                 "at": _now(),

@@ -14,6 +14,8 @@ from batchctl.providers.base import RateHeaders
 
 UNKNOWN_OUTPUT = 1_024  # output tokens planned for an answer while neither a limit nor an answer tells
 MEMORY = 0.02  # weight of one answer in the mean output
+RESIZE_EVERY = 8  # answers
+ALWAYS_AT_FIRST = 200  # answers, while the window still opens
 PACE_STEP = 1.0  # seconds between two looks at the pace
 OPTIONS = {"requests": "--rpm", "tokens": "--tpm"}
 
@@ -41,6 +43,8 @@ class Throttle:
     ) -> None:
         self._budget = Budget(limits, share)
         self._given = dict(limits)
+        self._shares_nothing = share >= 1  # then what remains is no reason to give way
+        self._last_told: tuple[int | None, int | None, int | None] = (None, None, None)
         self.told: dict[str, int] = {}  # the account's limits as answers say
         self.limits = self._budget.limits()
         self._limiter = Limiter(self.limits)
@@ -106,13 +110,16 @@ class Throttle:
         else:
             amounts = taken.amounts
         self._window.learn(amounts, seconds)
-        self._resize()
+        if self._answers % RESIZE_EVERY == 0 or self._answers < ALWAYS_AT_FIRST:
+            self._resize()
 
     def told_by(self, now: float, rate: RateHeaders) -> None:
         """Follow the limits an answer reports, and give way where others use the account."""
-        limits = _known(rate.requests_limit, rate.tokens_limit, rate.output_tokens_limit)
-        if not limits:
+        told = (rate.requests_limit, rate.tokens_limit, rate.output_tokens_limit)
+        if told == self._last_told and self._shares_nothing:
             return
+        self._last_told = told
+        limits = _known(*told)
         self.told.update(limits)
         left = _known(rate.requests_remaining, rate.tokens_remaining, rate.output_tokens_remaining)
         if self._budget.learn(now, limits, left):

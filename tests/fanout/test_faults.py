@@ -1,0 +1,88 @@
+"""Servers that hang, trickle and cut; machines without descriptors; odd texts."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.test_process import on_terminal
+from tests.fanout.desks import MakeDesk, arguments, calls, fanout, fault
+
+
+@pytest.mark.parametrize(
+    "action",
+    [{"action": "hang", "seconds": 5}, {"action": "slow", "bytes": 1, "delay": 0.5}, {"action": "drop"}],
+    ids=["hang", "trickle", "drop"],
+)
+def test_a_silent_server_holds_no_slot(make_desk: MakeDesk, action: dict[str, object]) -> None:
+    """The deadline is for the whole call; two calls later the item has failed and the others are done (159)."""
+    desk = make_desk()
+    fault(desk, contains='text of item 2"', **action)
+    fanout(desk, desk.items(6), "--timeout", "1s", "--max-attempts", "2", code=3)
+    counts = desk.status()["counts"]
+    assert counts == {"planned": 6, "succeeded": 5, "failed": 1, "open": 0}
+    assert calls(desk) == 7
+    (line,) = desk.lines("errors.jsonl")
+    assert (line["id"], line["attempts"]) == ("i2", 2)
+
+
+def test_special_words_are_plain_text(make_desk: MakeDesk) -> None:
+    """A text that names a tokenizer's marks is counted like any other (field report 137)."""
+    desk = make_desk()
+    fanout(desk, desk.items([{"id": "a", "text": "<|endoftext|>"}]), "--tpm", "1000")
+    assert desk.balanced()["counts"]["succeeded"] == 1
+
+
+def test_an_inline_image_is_not_text(make_desk: MakeDesk) -> None:
+    """A megabyte of base64 counts as one image, so a small budget lets it through (field report 134)."""
+    desk = make_desk()
+    source = {"type": "base64", "media_type": "image/png", "data": "A" * 1_000_000}
+    content = [{"type": "image", "source": source}, {"type": "text", "text": "what is it?"}]
+    params = {"model": "claude-sonnet-4-5", "max_tokens": 9, "messages": [{"role": "user", "content": content}]}
+    path = desk.folder / "requests.jsonl"
+    path.write_text(json.dumps({"custom_id": "a", "params": params}) + "\n", "utf-8")
+    out = str(desk.folder / "out")
+    desk("fanout", str(path), "--provider", "anthropic", "--requests", "--name", "r", "--out", out, "--tpm", "50000")
+    assert desk.balanced()["counts"]["succeeded"] == 1
+
+
+def test_duplicate_texts_are_two_items(make_desk: MakeDesk) -> None:
+    """Equal texts under two ids are two answers (field report 168)."""
+    desk = make_desk()
+    fanout(desk, desk.items([{"id": "a", "text": "same"}, {"id": "b", "text": "same"}]))
+    assert calls(desk) == 2
+    assert {line["id"] for line in desk.lines("results.jsonl")} == {"a", "b"}
+
+
+@pytest.mark.slow
+def test_few_descriptors_are_enough(make_desk: MakeDesk) -> None:
+    """2,000 items with 256 descriptors, on one client, with no error (field reports 152, 154, 156)."""
+    desk = make_desk(latency_seconds=0.01, speed=1.0)
+    line = [sys.executable, "-m", "batchctl", "--state", str(desk.folder / "state.db")]
+
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+    done = subprocess.run(
+        [*line, *arguments(desk, desk.items(2000))], preexec_fn=few, capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert calls(desk) == 2000
+    windows = [int(number) for number in re.findall(r"window (\d+)", done.stderr)]
+    assert max(windows) <= 256 - 64
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_the_window(make_desk: MakeDesk) -> None:
+    """On a terminal the line of the sync lane is drawn anew instead of scrolling."""
+    desk = make_desk(latency_seconds=0.4, speed=1.0)
+    line = [sys.executable, "-m", "batchctl", "--state", str(desk.folder / "state.db")]
+    shown = on_terminal([*line, *arguments(desk, desk.items(40), "--concurrency", "8")])
+    assert b"in flight" in shown
+    assert b"window 8" in shown
+    assert b"succeeded" in shown
