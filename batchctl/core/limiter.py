@@ -19,6 +19,7 @@ SLACK = 0.3  # seconds by which the ways of two requests to the provider may dif
 SURPRISE = 3.0  # how much room is kept, in what open requests are expected to exceed their plans together
 MEMORY = 0.02  # weight of one answer in that expectation
 BURST = 0.05  # seconds of the budget that may go at once; none would lose the lateness of every timer
+TOGETHER = 0.02  # seconds of requests that leave the window together
 RAMP = 10.0  # seconds until the full pace is back after a pause
 RAMP_START = 0.2  # part of the pace right after a pause
 
@@ -34,12 +35,27 @@ class TooLargeError(ValueError):
 
 
 @dataclass(slots=True)
+class _Moment:
+    """What was taken within some milliseconds; together it leaves the window, so that memory stays bounded.
+
+    Args:
+        at: when the last of it was taken.
+        squares: of the plans that are not corrected yet.
+    """
+
+    start: float
+    at: float
+    sums: dict[str, int]
+    squares: dict[str, int]
+    counted: bool = True  # still inside the window
+
+
+@dataclass(slots=True)
 class Taken:
     """What one request took from the budgets."""
 
-    at: float
     amounts: dict[str, int]
-    counted: bool = True  # still inside the window
+    moment: _Moment
     open: bool = True  # not corrected yet
 
 
@@ -55,7 +71,7 @@ class Limiter:
         self._rates = {resource: limit / (MINUTE + SLACK) for resource, limit in limits.items()}
         self._due: dict[str, float] = {}  # by when all that was taken is paid for at the pace
         self._sums: dict[str, int] = {}  # taken inside the window
-        self._window: deque[Taken] = deque()
+        self._window: deque[_Moment] = deque()
         self._squares: dict[str, int] = {}  # of the plans that are inside the window and not corrected yet
         self._excess: dict[str, float] = {}  # mean square of the part by which answers exceeded their plan
         self._paused_until = float("-inf")
@@ -82,11 +98,16 @@ class Limiter:
 
     def take(self, now: float, amounts: Amounts) -> Taken:
         """Count a request that goes now."""
-        taken = Taken(now, dict(amounts))
-        self._window.append(taken)
+        moment = self._window[-1] if self._window else None
+        if moment is None or now - moment.start > TOGETHER:
+            moment = _Moment(now, now, {}, {})
+            self._window.append(moment)
+        moment.at = now
+        taken = Taken(dict(amounts), moment)
         for resource, amount in amounts.items():
-            self._sums[resource] = self._sums.get(resource, 0) + amount
-            self._squares[resource] = self._squares.get(resource, 0) + amount * amount
+            for sums, squares in ((self._sums, self._squares), (moment.sums, moment.squares)):
+                sums[resource] = sums.get(resource, 0) + amount
+                squares[resource] = squares.get(resource, 0) + amount * amount
             self._owe(resource, now, amount)
         return taken
 
@@ -100,8 +121,9 @@ class Limiter:
             if plan:
                 known = self._excess.get(resource, 0.0)
                 self._excess[resource] = known + ((max(change, 0) / plan) ** 2 - known) * MEMORY
-            if taken.counted:
-                self._sums[resource] = self._sums.get(resource, 0) + change
+            if taken.moment.counted:
+                for sums in (self._sums, taken.moment.sums):
+                    sums[resource] = sums.get(resource, 0) + change
             self._owe(resource, now, change)
 
     def pause(self, until: float) -> None:
@@ -122,15 +144,17 @@ class Limiter:
         while self._window and self._window[0].at + MINUTE + SLACK <= now:
             old = self._window.popleft()
             old.counted = False
-            self._close(old)
-            for resource, amount in old.amounts.items():
+            for resource, amount in old.sums.items():
                 self._sums[resource] -= amount
+            for resource, square in old.squares.items():
+                self._squares[resource] -= square
 
     def _close(self, taken: Taken) -> None:
-        if taken.open:
-            taken.open = False
+        if taken.open and taken.moment.counted:
             for resource, amount in taken.amounts.items():
                 self._squares[resource] -= amount * amount
+                taken.moment.squares[resource] -= amount * amount
+        taken.open = False
 
     def _kept_free(self, resource: str, amount: int) -> float:
         """Room for what open requests and the next may use above their plans; surprises add up as squares."""
@@ -141,12 +165,12 @@ class Limiter:
 
     def _freed_at(self, resource: str, excess: float) -> float:
         """When so much of the window is over that `excess` has left it."""
-        taken = self._window[0]
-        for taken in self._window:
-            excess -= taken.amounts.get(resource, 0)
+        moment = self._window[0]
+        for moment in self._window:
+            excess -= moment.sums.get(resource, 0)
             if excess <= 0:
                 break
-        return taken.at + MINUTE + SLACK
+        return moment.at + MINUTE + SLACK
 
     def _owe(self, resource: str, now: float, amount: int) -> None:
         rate = self._rates.get(resource)

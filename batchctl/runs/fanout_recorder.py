@@ -27,10 +27,11 @@ class Recorder:
         self._slice = Slice(run, Lane.SYNC)
         self._seqs: set[int] = set()
         self._due: asyncio.TimerHandle | None = None
+        self._unflushed = False
         self.cost_usd = run.refresh().cost_usd
 
     def take(self, member: Member, answer: Answer, decision: Decision) -> Outcome:
-        """Write an outcome down; a killed process loses it no more.
+        """Write an outcome down; once the loop has turned, a killed process loses it no more.
 
         Args:
             decision: what happens to the item where it did not succeed.
@@ -48,10 +49,12 @@ class Recorder:
         outcome = part.take(member, answer, decision)
         self.cost_usd += part.totals.cost_usd - before
         self._seqs.add(member.seq)
-        self._run.results.flush()
-        self._run.errors.flush()
+        loop = asyncio.get_running_loop()
+        if not self._unflushed:
+            self._unflushed = True
+            loop.call_soon(self._flush)
         if self._due is None:
-            self._due = asyncio.get_running_loop().call_later(GROUP, self._commit_later)
+            self._due = loop.call_later(GROUP, self._commit_later)
         return outcome
 
     def commit(self) -> None:
@@ -66,6 +69,15 @@ class Recorder:
         part, self._slice = self._slice, Slice(self._run, Lane.SYNC)
         self._seqs.clear()
         part.commit()
+
+    def _flush(self) -> None:
+        """Hand the lines of this turn of the loop to the kernel, all at once."""
+        self._unflushed = False
+        try:
+            self._run.results.flush()
+            self._run.errors.flush()
+        except Exception as error:  # noqa: BLE001  # as below
+            self._failed(error)
 
     def _commit_later(self) -> None:
         self._due = None
