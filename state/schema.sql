@@ -87,6 +87,7 @@ CREATE TABLE batches (
     not_before TEXT,
     check_failures INTEGER NOT NULL DEFAULT 0,
     refusals INTEGER NOT NULL DEFAULT 0,
+    lost INTEGER NOT NULL DEFAULT 0,
     looks INTEGER NOT NULL DEFAULT 0,
     cancel_cause TEXT,
     succeeded INTEGER NOT NULL DEFAULT 0,

@@ -105,10 +105,16 @@ def _absent(run: HeldRun, batch: BatchRow, file_id: str | None) -> bool:
         return False
     if file_id is not None:
         run.store.batches.set_file(run.id, batch.number, file_id)
-    lost = batch.refusals + 1
+    lost = batch.lost + 1
     not_before = now + timedelta(seconds=run.settings.settle_after * (lost - 1))
     run.store.batches.back_to_waiting(
-        run.id, batch.number, not_before=not_before, refusals=lost, keep_file=file_id is not None, at=now
+        run.id,
+        batch.number,
+        not_before=not_before,
+        refusals=batch.refusals,
+        lost=lost,
+        keep_file=file_id is not None,
+        at=now,
     )
     run.emit(
         "batch.absent",

@@ -139,6 +139,7 @@ class Batches(BatchPacking):
                 next_check_at=stamp(next_check_at),
                 check_failures=0,
                 looks=0,
+                lost=0,
                 faults="[]",
             )
 
@@ -149,6 +150,7 @@ class Batches(BatchPacking):
         *,
         not_before: datetime | None,
         refusals: int,
+        lost: int = 0,
         at: datetime,
         keep_file: bool = False,
     ) -> None:
@@ -157,6 +159,7 @@ class Batches(BatchPacking):
         Args:
             not_before: when it may be sent again.
             refusals: queue-full refusals so far.
+            lost: creates in a row that never arrived; any answer of the provider ends the row.
             keep_file: its uploaded input file can be used again; dropped all the same where an item has left the batch.
         """
         with self._db.transaction(durable=True):
@@ -184,6 +187,7 @@ class Batches(BatchPacking):
                 looks=0,
                 not_before=stamp_or_none(not_before),
                 refusals=refusals,
+                lost=lost,
             )
             resize(self._db, run_id, number)
 

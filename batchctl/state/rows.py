@@ -132,6 +132,7 @@ class BatchRow:
     not_before: datetime | None
     check_failures: int
     refusals: int
+    lost: int
     looks: int
     cancel_cause: CancelCause | None
     succeeded: int

@@ -315,3 +315,14 @@ def test_the_state_file_may_be_given_by_variable(make_desk: MakeDesk, monkeypatc
     desk.start("submit", desk.items(2))
     monkeypatch.setenv("BATCHCTL_STATE", str(desk.folder / "state.db"))
     assert len(run_command("items", "r", "--json").rows) == 2
+
+
+def test_full_queues_do_not_count_as_lost_creates(make_desk: MakeDesk) -> None:
+    """Refusals for lack of room are answers: one create lost after five of them is no reason to stop."""
+    faults = {
+        "batches": [{"nth": [1, 2, 3, 4, 5], "fail": "token_limit_exceeded"}],
+        "calls": [{"endpoint": "openai.batches.create", "action": "drop", "when": "before", "nth": 6}],
+    }
+    desk = make_desk("openai", faults, speed=36_000)
+    desk.start("run", desk.items(3), "--interval", "0.02s", "--settle-after", "0.02s")
+    assert desk.balanced()["counts"]["succeeded"] == 3
