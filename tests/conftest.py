@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 from collections.abc import Callable, Iterator
@@ -11,8 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 from batchctl.simulator import SimulatorConfig, SimulatorThread
+
+# Explaining a failure traces every line: on Python 3.11 that makes each example several times slower, even one that
+# passes. A deadline for one example measures the machine, not the code.
+settings.register_profile(
+    "batchctl", max_examples=60, deadline=None, phases=[phase for phase in Phase if phase is not Phase.explain]
+)
+settings.load_profile("batchctl")
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays to the end: looking through it again and again took a tenth of the suite's time."""
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 def pytest_report_header() -> str:

@@ -53,7 +53,8 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
         await save(run.provider.results(check), path)
         if not batch.certain and not _confirm(run, batch, path):
             return False
-        tally = await import_file(run, batch, path)
+        async with run.importing:
+            tally = await import_file(run, batch, path)
         path.unlink(missing_ok=True)
     if run.store.items.count_members(run.id, batch.number) and looks < LOOKS:
         run.emit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -47,6 +48,7 @@ class HeldRun:
         self.output = OutputFolder(row.out, self.work)
         self.form: RequestFormat = registry.request_format(row.provider)
         self.systemic: ItemError | None = None
+        self.importing = asyncio.Lock()  # downloads go side by side; results are read in one batch after the other
         self.gone: set[int] = set()  # ended batches whose results the provider no longer has
 
     @cached_property

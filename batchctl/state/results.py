@@ -68,8 +68,7 @@ class Results:
                     "UPDATE batches SET late = late + ? WHERE run_id = ? AND number = ?",
                     (late, run_id, number),
                 )
-                if failures:
-                    resize(self._db, run_id, number)
+                resize(self._db, run_id, number)
             changed = self._db.change(
                 "UPDATE runs SET succeeded = succeeded + ?1, failed = failed + ?2, input_tokens = input_tokens + ?3,"
                 " output_tokens = output_tokens + ?4, cached_input_tokens = cached_input_tokens + ?5,"

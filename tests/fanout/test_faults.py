@@ -16,8 +16,11 @@ from tests.fanout.desks import MakeDesk, arguments, calls, fanout, fault
 
 @pytest.mark.parametrize(
     "action",
-    [{"action": "hang", "seconds": 5}, {"action": "slow", "bytes": 1, "delay": 0.5}, {"action": "drop"}],
-    ids=["hang", "trickle", "drop"],
+    [
+        pytest.param({"action": "hang", "seconds": 5}, id="hang", marks=pytest.mark.slow),
+        pytest.param({"action": "slow", "bytes": 1, "delay": 0.5}, id="trickle", marks=pytest.mark.slow),
+        pytest.param({"action": "drop"}, id="drop"),
+    ],
 )
 def test_a_silent_server_holds_no_slot(make_desk: MakeDesk, action: dict[str, object]) -> None:
     """The deadline is for the whole call; two calls later the item has failed and the others are done (159)."""

@@ -37,6 +37,7 @@ def items(count: int, start: int = 1) -> list[object]:
     return [{"id": f"i{number}", "text": f"text {number}"} for number in range(start, start + count)]
 
 
+@pytest.mark.slow
 def test_a_stream_becomes_a_run(make_desk: MakeDesk, stdin: Stdin) -> None:
     """Standard input gives the same run as a file, and the same stream again changes nothing."""
     desk = make_desk()

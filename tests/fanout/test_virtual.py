@@ -54,6 +54,7 @@ def test_a_token_budget_is_used_and_never_exceeded(tmp_path: Path) -> None:
     assert provider.used / (600_000 * last / 60) > 0.96
 
 
+@pytest.mark.slow
 def test_limits_are_learned_from_answers(tmp_path: Path) -> None:
     """Without a word about limits the first answers tell them, and a share of one half is all that is used."""
     provider = Provider(plain, one_second, {"requests": 300}, rate=RateHeaders(requests_limit=600))
@@ -64,6 +65,7 @@ def test_limits_are_learned_from_answers(tmp_path: Path) -> None:
     assert played.seconds > 2 * 60
 
 
+@pytest.mark.slow
 def test_a_limit_set_too_high_is_found_out_and_said(tmp_path: Path) -> None:
     """A 429 lowers the pace, every item succeeds all the same, and the summary names the setting (field report 127)."""
     provider = Provider(plain, one_second, {"requests": 300}, rate=RateHeaders(requests_limit=300))
@@ -102,6 +104,7 @@ def test_a_storm_of_refusals_is_waited_out(tmp_path: Path) -> None:
     assert storm < 70  # 20 seconds at full pace would be 400
 
 
+@pytest.mark.slow
 def test_the_window_refills_at_once(tmp_path: Path) -> None:
     """On latencies with a long tail the window is full 95 % of the time, where waves would be at a quarter."""
     provider = Provider(plain, lambda chance: chance.lognormvariate(0, 1.0), way=(0, 0), seed=3)

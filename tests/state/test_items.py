@@ -33,7 +33,7 @@ def test_chunks_lose_nothing(count: int) -> None:
     assert {value for part in parts for value in part} == set(range(count))
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
 @given(ids=st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), unique=True, min_size=1))
 def test_any_text_is_an_id(store: Store, ids: list[str]) -> None:
     """Ids come back byte for byte: no case, form, blank or NUL is folded (field report 25)."""

@@ -308,7 +308,7 @@ class LongLife(Life):
     """The same, longer."""
 
 
-Life.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
+Life.TestCase.settings = settings(max_examples=20, stateful_step_count=25)
 TestLife = Life.TestCase
-LongLife.TestCase.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
-TestLongLife = pytest.mark.slow(LongLife.TestCase)
+LongLife.TestCase.settings = settings(max_examples=200, stateful_step_count=50)
+TestLongLife = pytest.mark.slow(pytest.mark.timeout(600)(LongLife.TestCase))
