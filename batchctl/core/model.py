@@ -43,6 +43,19 @@ class BatchState(StrEnum):
     ABANDONED = "abandoned"  # a person gave it up: its items moved on, a late answer is still taken
 
 
+IN_DOUBT = frozenset({BatchState.SUBMITTING, BatchState.UNKNOWN})
+"""Batches whose create may have happened without its id being known."""
+
+RUNNING = frozenset({BatchState.IN_PROGRESS, BatchState.CANCELING})
+"""Batches the provider works on; with those in doubt, what counts against its queue limits."""
+
+MAY_ANSWER = IN_DOUBT | RUNNING | {BatchState.ENDED}
+"""Batches that may still answer, and cost, for the items they hold."""
+
+FOLLOWED = RUNNING | {BatchState.ENDED, BatchState.ABANDONED}
+"""Batches that are looked at: they have an id, and answers that are not all here yet."""
+
+
 class CancelCause(StrEnum):
     """Why we asked for a batch to be canceled; it decides what its unfinished requests count as."""
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from batchctl.core.errors import SystemicError
-from batchctl.core.model import BatchState, Lane, Usage
+from batchctl.core.model import MAY_ANSWER, Lane, Usage
 from batchctl.runs.held import HeldRun
 from batchctl.state.rows import BatchRow
 
 ESTIMATE_MARGIN = 1.3  # token estimates are rough; a cap must hold all the same
 ASSUMED_OUTPUT = 4096  # output tokens of an answer where no limit is set
-
-MAY_COST = (BatchState.SUBMITTING, BatchState.UNKNOWN, BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED)
 
 
 def affordable(run: HeldRun, batch: BatchRow) -> bool:
@@ -25,7 +23,7 @@ def affordable(run: HeldRun, batch: BatchRow) -> bool:
     most = _highest_cost_of(run, batch)
     if run.refresh().cost_usd + committed(run) + most <= cap:
         return True
-    if run.store.batches.in_state(run.id, *MAY_COST):
+    if run.store.batches.in_state(run.id, *MAY_ANSWER):
         return False
     raise SystemicError(
         f"batch {batch.number} could cost up to ${most:,.2f}, ${run.row.cost_usd:,.2f} is spent: "
@@ -36,7 +34,7 @@ def affordable(run: HeldRun, batch: BatchRow) -> bool:
 
 def committed(run: HeldRun) -> float:
     """Dollars that batches at the provider may still cost."""
-    return sum(_highest_cost_of(run, batch) for batch in run.store.batches.in_state(run.id, *MAY_COST))
+    return sum(_highest_cost_of(run, batch) for batch in run.store.batches.in_state(run.id, *MAY_ANSWER))
 
 
 def _highest_cost_of(run: HeldRun, batch: BatchRow) -> float:

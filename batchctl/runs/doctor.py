@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from batchctl.core.errors import HeldError, InputError, StorageError
-from batchctl.core.model import BatchState, ItemState, RunState
+from batchctl.core.model import IN_DOUBT, ItemState, RunState
 from batchctl.files.lock import RunLock
 from batchctl.files.names import workdir
 from batchctl.runs.context import Context
@@ -180,7 +180,7 @@ def _leftovers(run: HeldRun, *, repair: bool) -> list[Finding]:
 
 async def _intents(run: HeldRun, *, repair: bool) -> list[Finding]:
     found = []
-    doubtful = run.store.batches.in_state(run.id, BatchState.SUBMITTING, BatchState.UNKNOWN)
+    doubtful = run.store.batches.in_state(run.id, *IN_DOUBT)
     if doubtful and repair:
         await settle(run)
     for batch in doubtful:
@@ -189,7 +189,7 @@ async def _intents(run: HeldRun, *, repair: bool) -> list[Finding]:
             run.name,
             f"whether batch {batch.number} was created is not settled",
             f"`batchctl poll {run.name}` asks the provider's lists, `batchctl adopt {run.name}` settles it by hand",
-            mended=now.state not in (BatchState.SUBMITTING, BatchState.UNKNOWN),
+            mended=now.state not in IN_DOUBT,
         )
         found.append(finding)
     return found

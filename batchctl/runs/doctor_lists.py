@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from batchctl.core.errors import BatchctlError
 from batchctl.core.ids import Generated, Own, key_batch, resolve
-from batchctl.core.model import BatchState, ItemState
+from batchctl.core.model import IN_DOUBT, BatchState, ItemState
 from batchctl.providers.base import Listed
 from batchctl.runs.findings import Finding
 from batchctl.runs.held import HeldRun
 from batchctl.state.rows import BatchRow, ItemRow
 
-UNSENT = (BatchState.WAITING, BatchState.SUBMITTING, BatchState.UNKNOWN)
+UNSENT = IN_DOUBT | {BatchState.WAITING}
 
 
 @dataclass(slots=True)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from batchctl.core.errors import BatchctlError, Fault, ProviderError, SystemicError
 from batchctl.core.events import Level
-from batchctl.core.model import BatchState, RunState
+from batchctl.core.model import MAY_ANSWER, RUNNING, BatchState, RunState
 from batchctl.core.retry import is_due
 from batchctl.runs.canceling import withdraw_everything
 from batchctl.runs.context import InterruptedRunError
@@ -73,7 +73,7 @@ def stop_if_asked(run: HeldRun) -> None:
     number = run.ctx.stop.signal_number
     if number is None:
         return
-    live = run.store.batches.in_state(run.id, BatchState.IN_PROGRESS, BatchState.CANCELING)
+    live = run.store.batches.in_state(run.id, *RUNNING)
     ids = ", ".join(str(batch.batch_id) for batch in live[:10])
     going = f"; {len(live):,} batches go on at the provider: {ids}" if live else ""
     raise InterruptedRunError(
@@ -148,7 +148,7 @@ async def _sleep(run: HeldRun, pause: float, until: datetime | None) -> bool:
 def _pause(run: HeldRun) -> float | None:
     """Seconds until something is due; None when only a person (or `resubmit`) can move the run on."""
     now = run.ctx.now()
-    moving = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchState.SUBMITTING)
+    moving = MAY_ANSWER - {BatchState.UNKNOWN}
     interval = run.settings.interval
     looks = [
         batch.next_check_at for batch in run.store.batches.in_state(run.id, *moving) if batch.number not in run.gone

@@ -6,21 +6,13 @@ import msgspec
 
 from batchctl.core.errors import BatchctlError
 from batchctl.core.events import Level
-from batchctl.core.model import BatchState, Lane, Outcome, RunState
+from batchctl.core.model import MAY_ANSWER, BatchState, Lane, Outcome, RunState
 from batchctl.files.outputs import OWN_FILES
 from batchctl.runs.held import HeldRun
 from batchctl.runs.manifest import manifest_of
 from batchctl.runs.recording import Slice
 from batchctl.state.rows import RunRow
 
-LIVE = (
-    BatchState.WAITING,
-    BatchState.SUBMITTING,
-    BatchState.UNKNOWN,
-    BatchState.IN_PROGRESS,
-    BatchState.CANCELING,
-    BatchState.ENDED,
-)
 PAGE = 5_000
 
 
@@ -29,7 +21,7 @@ def finish_if_settled(run: HeldRun) -> bool:
     row = run.refresh()
     if is_settled(row):
         return True
-    if run.store.batches.in_state(run.id, *LIVE):
+    if run.store.batches.in_state(run.id, BatchState.WAITING, *MAY_ANSWER):
         return False
     if not row.inputs and row.state is not RunState.CANCELED:
         return False  # its input was not read to its end

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.events import Level
-from batchctl.core.model import BatchState, CancelCause
+from batchctl.core.model import FOLLOWED, RUNNING, BatchState, CancelCause
 from batchctl.core.retry import LONGEST_PAUSE, is_due, poll_delay
 from batchctl.providers.base import BatchCheck, Phase
 from batchctl.runs.collecting import collect
@@ -15,7 +15,6 @@ from batchctl.runs.held import HeldRun
 from batchctl.runs.rejecting import rejected
 from batchctl.state.rows import BatchRow
 
-OPEN = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchState.ABANDONED)
 SIDE_BY_SIDE = 16  # batches looked at (and collected) at once
 EXPIRY_GRACE = 600.0  # seconds a provider gets past its own expiry to end the batch itself
 GONE_LOOKS = 3  # looks in a row that do not find an ended batch's results before they count as gone
@@ -32,7 +31,7 @@ async def look_at_batches(run: HeldRun, *, all_of_them: bool) -> None:
     now = run.ctx.now()
     due = [
         batch
-        for batch in run.store.batches.in_state(run.id, *OPEN)
+        for batch in run.store.batches.in_state(run.id, *FOLLOWED)
         if all_of_them or is_due(batch.next_check_at, now, run.settings.interval)
     ]
     gate = asyncio.Semaphore(SIDE_BY_SIDE)
@@ -76,8 +75,7 @@ def _may_be_gone(run: HeldRun, batch: BatchRow) -> None:
 
 def needs_of_gone(run: HeldRun) -> str | None:
     """The sentence that tells a person what can be done about a batch that does not end or whose results are gone."""
-    live = run.store.batches.in_state(run.id, BatchState.CANCELING, BatchState.IN_PROGRESS)
-    for batch in live:
+    for batch in run.store.batches.in_state(run.id, *RUNNING):
         if batch.check_failures >= LOST_AFTER or (batch.state is BatchState.CANCELING and batch.looks >= LOST_AFTER):
             what = "does not end its cancel" if batch.state is BatchState.CANCELING else "cannot be looked at"
             return (
@@ -145,7 +143,7 @@ async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         case Phase.FAILED:
             await rejected(run, batch, check)
         case Phase.ENDED:
-            if batch.state in (BatchState.IN_PROGRESS, BatchState.CANCELING):
+            if batch.state in RUNNING:
                 run.store.batches.move(run.id, batch.number, BatchState.ENDED, at=now, ended_at=now)
             await collect(run, run.batch(batch.number), check)
 

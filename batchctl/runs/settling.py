@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from batchctl.core.errors import Fault, ProviderError, SystemicError
 from batchctl.core.events import Level
-from batchctl.core.model import BatchState
+from batchctl.core.model import IN_DOUBT, BatchState
 from batchctl.core.retry import LONGEST_PAUSE, is_due
 from batchctl.providers.base import Absent, Created, Found, Unknown
 from batchctl.runs.held import HeldRun
@@ -28,7 +28,7 @@ async def settle(run: HeldRun) -> bool:
         ProviderError: a systemic fault; the intents stay as they are.
     """
     clear = True
-    for batch in run.store.batches.in_state(run.id, BatchState.SUBMITTING, BatchState.UNKNOWN):
+    for batch in run.store.batches.in_state(run.id, *IN_DOUBT):
         if not is_due(batch.next_check_at, run.ctx.now(), max(run.settings.interval, run.settings.settle_after)):
             clear = clear and batch.state is BatchState.UNKNOWN
             continue

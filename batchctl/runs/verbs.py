@@ -15,7 +15,7 @@ from batchctl.core.errors import (
     UnknownCreateError,
 )
 from batchctl.core.events import Level
-from batchctl.core.model import BatchState, Outcome, RunState
+from batchctl.core.model import IN_DOUBT, MAY_ANSWER, BatchState, Outcome, RunState
 from batchctl.providers.base import Found
 from batchctl.runs.context import Context
 from batchctl.runs.driving import one_pass, stop_if_asked, until_settled
@@ -214,14 +214,7 @@ async def accept(ctx: Context, name: str) -> None:
 
 
 def _refuse_while_answers_may_come(run: HeldRun) -> None:
-    live = run.store.batches.in_state(
-        run.id,
-        BatchState.IN_PROGRESS,
-        BatchState.CANCELING,
-        BatchState.ENDED,
-        BatchState.SUBMITTING,
-        BatchState.UNKNOWN,
-    )
+    live = run.store.batches.in_state(run.id, *MAY_ANSWER)
     if live:
         numbers = ", ".join(f"{batch.number} ({batch.state})" for batch in live)
         raise InputError(
@@ -254,7 +247,7 @@ async def adopt(ctx: Context, name: str, batch_id: str | None, *, absent: int | 
 
 
 def _unknown_batch(run: HeldRun, number: int | None) -> BatchRow:
-    unknown = run.store.batches.in_state(run.id, BatchState.UNKNOWN, BatchState.SUBMITTING)
+    unknown = run.store.batches.in_state(run.id, *IN_DOUBT)
     if number is not None:
         unknown = [batch for batch in unknown if batch.number == number]
     if not unknown:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from batchctl.core.model import BatchState
+from batchctl.core.model import IN_DOUBT, RUNNING, BatchState
 from batchctl.state.changing import quoted
 from batchctl.state.connection import Database
 from batchctl.state.rows import BATCH_COLUMNS, BatchRow, Load, batch_row
-
-FOLLOWED = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ABANDONED)
-"""Batches whose status is asked for."""
-
-ENQUEUED = (BatchState.SUBMITTING, BatchState.UNKNOWN, BatchState.IN_PROGRESS, BatchState.CANCELING)
-"""Batches that count against the provider's queue limits."""
 
 
 class BatchReading:
@@ -52,8 +46,8 @@ class BatchReading:
     def rivals(self, run_id: int, requests: int) -> list[str]:
         """Other runs of the same provider with a create in doubt of just as many requests."""
         rows = self._db.rows(
-            "SELECT DISTINCT runs.name FROM batches JOIN runs ON runs.id = run_id WHERE run_id <> ?1 AND requests = ?2"
-            " AND batches.state IN ('submitting', 'unknown')"
+            "SELECT DISTINCT runs.name FROM batches JOIN runs ON runs.id = run_id"  # noqa: S608  # our own states
+            f" WHERE run_id <> ?1 AND requests = ?2 AND batches.state IN ({quoted(IN_DOUBT)})"
             " AND provider = (SELECT provider FROM runs WHERE id = ?1)",
             (run_id, requests),
         )
@@ -63,7 +57,7 @@ class BatchReading:
         """What stands in the provider's queue, or may."""
         row = self._db.row(
             "SELECT count(*), coalesce(sum(requests), 0), coalesce(sum(tokens), 0) FROM batches"  # noqa: S608
-            f" WHERE run_id = ? AND state IN ({quoted(ENQUEUED)})",
+            f" WHERE run_id = ? AND state IN ({quoted(IN_DOUBT | RUNNING)})",
             (run_id,),
         )
         assert row is not None  # an aggregate always has a row

@@ -8,9 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from batchctl.core.errors import InputError, StaleStateError
-from batchctl.core.model import BatchState
+from batchctl.core.model import FOLLOWED, IN_DOUBT, BatchState
 from batchctl.state.batch_packing import BatchPacking
-from batchctl.state.batch_reading import FOLLOWED
 from batchctl.state.changing import change_batch, expect, holdings, leave, quoted, release, resize
 from batchctl.state.rows import BATCH_TIMES, stamp, stamp_or_none, to_json
 
@@ -89,7 +88,7 @@ class Batches(BatchPacking):
         Raises:
             StaleStateError: the batch is past its create.
         """
-        states = quoted((BatchState.WAITING, BatchState.SUBMITTING, BatchState.UNKNOWN))
+        states = quoted(IN_DOUBT | {BatchState.WAITING})
         with self._db.transaction(durable=True):
             changed = self._db.change(
                 f"UPDATE batches SET file_id = ? WHERE run_id = ? AND number = ? AND state IN ({states})",  # noqa: S608
@@ -224,13 +223,12 @@ class Batches(BatchPacking):
         Raises:
             StaleStateError: the batch is not with the provider.
         """
-        states = quoted((*FOLLOWED, BatchState.ENDED))
         with self._db.transaction():
             changed = self._db.change(
                 "UPDATE batches SET provider_status = coalesce(?, provider_status),"  # noqa: S608  # our own states
                 " provider_counts = coalesce(?, provider_counts), expires_at = coalesce(?, expires_at),"
                 " checked_at = ?, next_check_at = ?, check_failures = ?"
-                f" WHERE run_id = ? AND number = ? AND state IN ({states})",
+                f" WHERE run_id = ? AND number = ? AND state IN ({quoted(FOLLOWED)})",
                 (
                     status,
                     None if counts is None else to_json(dict(counts)),

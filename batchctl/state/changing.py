@@ -34,7 +34,7 @@ def expect(changed: int, wanted: int, what: str) -> None:
 
 def quoted(states: Iterable[str]) -> str:
     """States of our own enums as the inside of a SQL list."""
-    return ", ".join(f"'{state}'" for state in states)
+    return ", ".join(f"'{state}'" for state in sorted(states))
 
 
 def resize(db: Database, run_id: int, number: int) -> None:

@@ -7,15 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from batchctl.core.errors import StaleStateError
-from batchctl.core.model import BatchState, Lane, Outcome
+from batchctl.core.model import MAY_ANSWER, Lane, Outcome
 from batchctl.state.changing import MARKS, chunks, count_outcomes, expect, resize
 from batchctl.state.connection import Database
 from batchctl.state.rows import ERROR_MESSAGE_CHARS, Failure, Success, stamp
-
-SENT_UNANSWERED = frozenset(
-    {BatchState.SUBMITTING, BatchState.UNKNOWN, BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED}
-)
-"""Batches that may still answer an item that leaves them."""
 
 
 class Results:
@@ -172,7 +167,7 @@ class Results:
         sent = {
             row[0]
             for row in self._db.rows("SELECT number, state FROM batches WHERE run_id = ?", (run_id,))
-            if row[1] in SENT_UNANSWERED
+            if row[1] in MAY_ANSWER
         }
         changed = 0
         for done in successes:

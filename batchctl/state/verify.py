@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from batchctl.core.model import BatchState, Outcome
+from batchctl.core.model import MAY_ANSWER, BatchState, Outcome
 from batchctl.state.connection import Database
-
-SETTLED = frozenset({BatchState.COLLECTED, BatchState.REJECTED, BatchState.WITHDRAWN, BatchState.ABANDONED})
-"""Batches that may hold no open item."""
 
 
 def verify(db: Database, run_id: int) -> list[str]:
@@ -94,7 +91,7 @@ def _batches(
             if value != counted[number, outcome]
         ]
         items, low, high = held.get(number, (0, first, last))
-        if state in SETTLED and items:
+        if items and state not in MAY_ANSWER | {BatchState.WAITING}:
             problems.append(f"batch {number} is {state}, but {items} items still wait for it")
         if items > requests or (state == BatchState.WAITING and items != requests):
             problems.append(f"batch {number} has {requests} requests, but holds {items} items")
