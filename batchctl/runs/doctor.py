@@ -15,7 +15,7 @@ from batchctl.runs.doctor_files import check_file, check_spool, fetch_again, fin
 from batchctl.runs.doctor_lists import check_lists
 from batchctl.runs.findings import Finding
 from batchctl.runs.held import HeldRun, hold
-from batchctl.runs.planning import discard_plan
+from batchctl.runs.planning import discard_plan, was_accepted
 from batchctl.runs.recovering import recover
 from batchctl.runs.settling import settle
 from batchctl.state.salvage import damage_of, put_in_place, salvage
@@ -33,7 +33,10 @@ async def examine(ctx: Context, name: str | None, *, repair: bool) -> list[Findi
         StateError: the state file is another program's, or newer than this version.
     """
     if not ctx.state_path.is_file():
-        raise InputError(f"no state file at {ctx.state_path}", hint="--state FILE names another")
+        lost = ", ".join(_lost(ctx, set()))
+        found_too = f", but the requests of runs it knew are beside it: {lost}" if lost else ""
+        way = "put a copy of it back, then `batchctl doctor --repair`" if lost else "--state FILE names another"
+        raise InputError(f"no state file at {ctx.state_path}{found_too}", hint=way)
     found = _state_file(ctx, repair=repair)
     if any(not finding.mended for finding in found):
         return found  # nothing it says can be trusted
@@ -91,11 +94,21 @@ def _stamp(ctx: Context) -> str:
 
 
 def _unplanned(ctx: Context, store: Store, name: str | None, *, repair: bool) -> list[Finding]:
-    """Starts that died before anything was sent: rows in planning, and folders without a run."""
+    """Rows in planning and folders without a run: starts that died before anything was sent, or runs that were lost."""
     known = {row.name for row in store.runs.all() if row.state is not RunState.PLANNING}
     folders = workdir(ctx.state_path, "x").parent.glob("*/spool.jsonl")
-    dead = {row.name for row in store.runs.planning()} | {path.parent.name for path in folders} - known
-    found = []
+    planning = {row.name for row in store.runs.planning()}
+    lost = _lost(ctx, known | planning)
+    dead = planning | {path.parent.name for path in folders} - known - set(lost)
+    found = [
+        Finding(
+            run_name,
+            f"{ctx.state_path} does not know it, but its requests are in {workdir(ctx.state_path, run_name)}",
+            "put the state file that knows it back; without one, its batches can only be seen at the provider",
+        )
+        for run_name in lost
+        if name in (None, run_name)
+    ]
     for run_name in sorted(dead if name is None else dead & {name}):
         finding = Finding(run_name, "its start died before anything was sent", "what it left is removed", mendable=True)
         try:
@@ -107,6 +120,12 @@ def _unplanned(ctx: Context, store: Store, name: str | None, *, repair: bool) ->
             continue  # it is being planned right now
         found.append(finding)
     return found
+
+
+def _lost(ctx: Context, known: set[str]) -> list[str]:
+    """Runs whose accepted requests are there and whose rows are not."""
+    folders = workdir(ctx.state_path, "x").parent.glob("*/spool.jsonl")
+    return sorted(path.parent.name for path in folders if path.parent.name not in known and was_accepted(path.parent))
 
 
 async def _run(run: HeldRun, *, repair: bool) -> list[Finding]:

@@ -228,15 +228,21 @@ def _accept(ctx: Context, request: PlanRequest, cut: Cut, store: Store, output: 
     )
 
 
+def was_accepted(work: Path) -> bool:
+    """Whether a run's folder holds requests that may have been sent: accepting a plan moves its bad.jsonl away."""
+    spool = work / "spool.jsonl"
+    return spool.is_file() and spool.stat().st_size > 0 and not (work / "bad.jsonl").exists()
+
+
 def discard_plan(ctx: Context, name: str, open_store: Callable[[], Store] | None) -> None:
-    """Remove what a plan that was not accepted left: rows, spool, error lines."""
+    """Remove what a plan that was not accepted left: spool, rows, error lines."""
+    work = workdir(ctx.state_path, name)
+    (work / "spool.jsonl").unlink(missing_ok=True)  # first: without its row it would look like a lost run's
     if open_store is not None:
         store = open_store()
         row = store.runs.get(name)
         if row is not None and row.state == RunState.PLANNING:
             (OutputFolder(row.out, workdir(ctx.state_path, name)).local / "errors.jsonl").unlink(missing_ok=True)
             store.runs.purge(row.id)
-    work = workdir(ctx.state_path, name)
-    for leftover in ("spool.jsonl", "bad.jsonl"):
-        (work / leftover).unlink(missing_ok=True)
+    (work / "bad.jsonl").unlink(missing_ok=True)
     shutil.rmtree(work / "downloads", ignore_errors=True)

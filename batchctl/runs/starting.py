@@ -17,7 +17,7 @@ from batchctl.providers.keys import find_key
 from batchctl.runs.context import Context
 from batchctl.runs.cutting import Cut
 from batchctl.runs.held import HeldRun, hold_locked
-from batchctl.runs.planning import PlanRequest, discard_plan, make_run
+from batchctl.runs.planning import PlanRequest, discard_plan, make_run, was_accepted
 from batchctl.runs.recovering import recover
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import RunRow
@@ -55,6 +55,7 @@ def start(ctx: Context, request: PlanRequest, plan: Plan = make_run, *, streams:
             try:
                 row = _existing(ctx, request.name, open_store)
                 if row is None:
+                    _refuse_lost_run(ctx, request.name, work)
                     _refuse_shared_folder(ctx, request, open_store)
                     if (cut := plan(ctx, request, open_store)) is not None:
                         _announce(ctx, request.name, cut)
@@ -82,6 +83,17 @@ def _existing(ctx: Context, name: str, open_store: Callable[[], Store]) -> RunRo
         discard_plan(ctx, name, open_store)
         return None
     return row
+
+
+def _refuse_lost_run(ctx: Context, name: str, work: Path) -> None:
+    """Requests without their run: the state file was lost, and what it had sent may still be answered and billed."""
+    if was_accepted(work):
+        raise InputError(
+            f"{work} holds the requests of a run {name!r} that {ctx.state_path} does not know: the state file was lost "
+            "or replaced, and its batches may still be answered; nothing was sent",
+            hint="put a copy of the state file back, then `batchctl doctor --repair` adds the batches it lacks; "
+            "to pay for everything once more, give another --name and --out, or remove that folder",
+        )
 
 
 def _refuse_shared_folder(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]) -> None:

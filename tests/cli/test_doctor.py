@@ -217,6 +217,7 @@ def test_a_start_that_died_is_cleared(make_desk: MakeDesk) -> None:
     dead = desk.folder / "state" / "dead"
     dead.mkdir()
     (dead / "spool.jsonl").write_bytes(b"{}\n")
+    (dead / "bad.jsonl").write_bytes(b"")
     assert "its start died" in desk("doctor", code=1).out
     desk("doctor", "--repair")
     assert not (dead / "spool.jsonl").exists()
