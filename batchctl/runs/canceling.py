@@ -18,9 +18,7 @@ async def withdraw_everything(run: HeldRun) -> None:
         run.store.batches.withdraw(run.id, batch.number, at=run.ctx.now())
     for batch in run.store.batches.in_state(run.id, BatchState.IN_PROGRESS):
         assert batch.batch_id is not None
-        run.store.batches.move(
-            run.id, batch.number, BatchState.CANCELING, at=run.ctx.now(), cancel_cause=CancelCause.ASKED
-        )
+        run.store.batches.canceling(run.id, batch.number, CancelCause.ASKED)
         if not batch.certain:
             run.emit(
                 "batch.not_canceled",

@@ -16,7 +16,7 @@ import msgspec
 
 from batchctl.core.events import Level
 from batchctl.core.ids import Foreign, Generated, Own, resolve
-from batchctl.core.model import Answer, BatchState, CancelCause, ItemState, Lane, Outcome, RunState
+from batchctl.core.model import Answer, CancelCause, ItemState, Lane, Outcome, RunState
 from batchctl.files.download import save
 from batchctl.files.scan import scan_lines
 from batchctl.files.spool import SpoolWriter
@@ -68,9 +68,7 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
     if _answered_without_results(run, batch, check):
         return False
     _account_for_rest(run, batch, check)
-    run.store.batches.move(
-        run.id, batch.number, BatchState.COLLECTED, at=run.ctx.now(), quarantined=tally.foreign + tally.odd
-    )
+    run.store.batches.collected(run.id, batch.number, at=run.ctx.now(), quarantined=tally.foreign + tally.odd)
     await discard_file(run, batch)
     _report(run, batch.number)
     return True

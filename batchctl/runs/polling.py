@@ -144,7 +144,7 @@ async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
             await rejected(run, batch, check)
         case Phase.ENDED:
             if batch.state in RUNNING:
-                run.store.batches.move(run.id, batch.number, BatchState.ENDED, at=now, ended_at=now)
+                run.store.batches.ended(run.id, batch.number, at=now)
             await collect(run, run.batch(batch.number), check)
 
 
@@ -166,7 +166,7 @@ async def _watch_deadline(run: HeldRun, batch: BatchRow, check: BatchCheck, now:
         await run.provider.cancel(batch.batch_id)
     if batch.state is not BatchState.IN_PROGRESS or not _past_deadline(run, batch, check, now):
         return
-    run.store.batches.move(run.id, batch.number, BatchState.CANCELING, at=now, cancel_cause=CancelCause.DEADLINE)
+    run.store.batches.canceling(run.id, batch.number, CancelCause.DEADLINE)
     run.emit(
         "batch.overdue",
         f"batch {batch.number} ({batch.batch_id}) is past its deadline and still {check.status}: canceling it; "

@@ -8,22 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from batchctl.core.errors import InputError, StaleStateError
-from batchctl.core.model import FOLLOWED, IN_DOUBT, BatchState
+from batchctl.core.model import FOLLOWED, IN_DOUBT, BatchState, CancelCause
 from batchctl.state.batch_packing import BatchPacking
 from batchctl.state.changing import change_batch, expect, holdings, leave, quoted, release, resize
-from batchctl.state.rows import BATCH_TIMES, stamp, stamp_or_none, to_json
-
-MOVABLE = frozenset(BATCH_TIMES) | {
-    "provider_status",
-    "provider_counts",
-    "faults",
-    "check_failures",
-    "cancel_cause",
-    "quarantined",
-    "certain",
-    "file_id",
-}
-"""Columns a move may set besides the state."""
+from batchctl.state.rows import stamp, stamp_or_none, to_json
 
 
 class Batches(BatchPacking):
@@ -242,31 +230,31 @@ class Batches(BatchPacking):
             )
             expect(changed, 1, f"check of batch {number} of run {run_id}")
 
-    def move(self, run_id: int, number: int, target: BatchState, at: datetime, **columns: Any) -> None:
-        """Move a batch on, durably, setting other columns too (datetimes, mappings and lists are converted).
+    def canceling(self, run_id: int, number: int, cause: CancelCause) -> None:
+        """Write down, durably, that a running batch is to be canceled, and why."""
+        with self._db.transaction(durable=True):
+            self._move(run_id, number, BatchState.CANCELING, cancel_cause=cause)
 
-        The steps that do more have methods of their own: `intend`, `created`, `back_to_waiting`, `unknown`,
-        `withdraw`, `reject`, `abandon`.
+    def ended(self, run_id: int, number: int, at: datetime) -> None:
+        """Write down, durably, that the provider is finished with a batch."""
+        with self._db.transaction(durable=True):
+            self._move(run_id, number, BatchState.ENDED, ended_at=stamp(at), looks=0)
+
+    def collected(self, run_id: int, number: int, at: datetime, *, quarantined: int = 0) -> None:
+        """Write down, durably, that all a batch answered is recorded.
+
+        Args:
+            quarantined: lines of its results that fit no item of it.
 
         Raises:
-            StaleStateError: the model does not allow it, or open items still wait for a batch that would be collected.
+            StaleStateError: open items still wait for it.
         """
-        if target not in (BatchState.CANCELING, BatchState.ENDED, BatchState.COLLECTED):
-            raise ValueError(f"a move to {target} has its own method")
-        if not columns.keys() <= MOVABLE:
-            raise ValueError(f"columns that a move may not set: {sorted(columns.keys() - MOVABLE)}")
-        values = {name: _plain(value) for name, value in columns.items()}
-        times = {BatchState.ENDED: "ended_at", BatchState.COLLECTED: "collected_at"}
-        if target in times:
-            values.setdefault(times[target], stamp(at))
-            values["looks"] = 0
         with self._db.transaction(durable=True):
-            self._move(run_id, number, target, **values)
-            if target == BatchState.COLLECTED:
-                batch = self.get(run_id, number)
-                assert batch is not None  # just moved
-                held, _, _ = holdings(self._db, run_id, number, batch.first_seq, batch.last_seq)
-                expect(held, 0, f"open items in batch {number} of run {run_id}, which would be {target}")
+            self._move(run_id, number, BatchState.COLLECTED, collected_at=stamp(at), looks=0, quarantined=quarantined)
+            batch = self.get(run_id, number)
+            assert batch is not None  # just moved
+            held, _, _ = holdings(self._db, run_id, number, batch.first_seq, batch.last_seq)
+            expect(held, 0, f"open items in batch {number} of run {run_id}, which would be collected")
 
     def reject(self, run_id: int, number: int, faults: Sequence[Mapping[str, Any]], at: datetime) -> None:
         """Write down, durably, that the provider refused a batch whole: its items are pending again, no round spent.
@@ -287,16 +275,3 @@ class Batches(BatchPacking):
 
     def _move(self, run_id: int, number: int, target: BatchState, **columns: Any) -> None:
         change_batch(self._db, run_id, number, target, columns)
-
-
-def _plain(value: Any) -> Any:
-    """A Python value as SQLite keeps it."""
-    if isinstance(value, datetime):
-        return stamp(value)
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, Mapping):
-        return to_json(dict(value))
-    if isinstance(value, (list, tuple)):
-        return to_json(list(value))
-    return value

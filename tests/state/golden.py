@@ -6,7 +6,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from batchctl.core.model import BatchState, Outcome, RunState
+from batchctl.core.model import Outcome, RunState
 from batchctl.state.store import Store
 from tests.state.making import NOW, add_waiting, bad_item, create_run, fail, new_item, plan, send, succeed
 
@@ -34,8 +34,8 @@ def fill(store: Store) -> None:
     succeed(store, night, 1, 1)
     fail(store, night, 1, 2)
     fail(store, night, 1, 3, outcome=Outcome.INVALID, final=True)
-    store.batches.move(night, 1, BatchState.ENDED, NOW)
-    store.batches.move(night, 1, BatchState.COLLECTED, NOW)
+    store.batches.ended(night, 1, NOW)
+    store.batches.collected(night, 1, NOW)
     add_waiting(store, night, 3, [2], round_=1)
     store.batches.assign(night, 3, [2], 1)
     store.batches.intend(night, 2, "key-intended", NOW)

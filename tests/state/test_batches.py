@@ -119,7 +119,7 @@ def test_unknown_gives_up_a_guess(store: Store) -> None:
     run_id = plan(store)
     store.batches.intend(run_id, 1, "key", NOW)
     create(store, run_id, 1, "batch_abc", certain=False)
-    store.batches.move(run_id, 1, BatchState.ENDED, NOW)
+    store.batches.ended(run_id, 1, NOW)
     store.batches.unknown(run_id, 1, "its results hold other ids", NOW)
     unknown = batch(store, run_id, 1)
     assert (unknown.batch_id, unknown.key) == (None, "key")
@@ -149,7 +149,7 @@ def test_looks_start_anew(store: Store) -> None:
     create(store, run_id, 1)
     assert store.batches.looked(run_id, 1, next_check_at=NOW) == 1
     assert batch(store, run_id, 1).next_check_at == NOW
-    store.batches.move(run_id, 1, BatchState.ENDED, NOW)
+    store.batches.ended(run_id, 1, NOW)
     assert batch(store, run_id, 1).looks == 0
     with pytest.raises(StaleStateError, match="batch 9"):
         store.batches.looked(run_id, 9)
@@ -162,24 +162,22 @@ def test_what_stands_in_the_queue(store: Store) -> None:
     for number in (1, 2):
         send(store, run_id, number)
     store.batches.intend(run_id, 3, "key", NOW)
-    store.batches.move(run_id, 1, BatchState.ENDED, NOW)
+    store.batches.ended(run_id, 1, NOW)
     assert store.batches.open_load(run_id) == Load(2, 4, 4 * TOKENS)
     assert [row.number for row in store.batches.in_state(run_id, BatchState.WAITING, BatchState.ENDED)] == [1, 4]
 
 
-def test_columns_of_a_move(store: Store) -> None:
-    """A move sets times, causes and lists as they are; other columns have their own methods."""
+def test_the_way_to_its_end(store: Store) -> None:
+    """Why a batch was canceled, when it ended and what its results held besides answers is kept."""
     run_id = plan(store)
     send(store, run_id, 1)
-    store.batches.move(
-        run_id, 1, BatchState.CANCELING, NOW, cancel_cause=CancelCause.DEADLINE, provider_counts={"a": 1}
-    )
-    store.batches.move(run_id, 1, BatchState.ENDED, NOW, ended_at=LATER, faults=[{"code": "x"}], certain=True)
+    store.batches.canceling(run_id, 1, CancelCause.DEADLINE)
+    store.batches.ended(run_id, 1, NOW)
+    succeed(store, run_id, 1, 1, 2, 3)
+    store.batches.collected(run_id, 1, LATER, quarantined=4)
     row = batch(store, run_id, 1)
-    assert (row.cancel_cause, row.ended_at, row.faults) == (CancelCause.DEADLINE, LATER, [{"code": "x"}])
-    assert (row.provider_counts, row.certain) == ({"a": 1}, True)
-    with pytest.raises(ValueError, match="batch_id"):
-        store.batches.move(run_id, 1, BatchState.COLLECTED, NOW, batch_id="x")
+    assert (row.cancel_cause, row.ended_at, row.collected_at) == (CancelCause.DEADLINE, NOW, LATER)
+    assert row.quarantined == 4
 
 
 def test_collected_means_every_item(store: Store) -> None:
@@ -187,11 +185,11 @@ def test_collected_means_every_item(store: Store) -> None:
     run_id = plan(store)
     send(store, run_id, 1)
     succeed(store, run_id, 1, 1, 2)
-    store.batches.move(run_id, 1, BatchState.ENDED, NOW)
+    store.batches.ended(run_id, 1, NOW)
     with pytest.raises(StaleStateError, match="open items in batch 1"):
-        store.batches.move(run_id, 1, BatchState.COLLECTED, NOW)
+        store.batches.collected(run_id, 1, NOW)
     fail(store, run_id, 1, 3, outcome=Outcome.MISSING)
-    store.batches.move(run_id, 1, BatchState.COLLECTED, LATER)
+    store.batches.collected(run_id, 1, LATER)
     assert batch(store, run_id, 1).collected_at == LATER
 
 
@@ -250,7 +248,7 @@ def test_giving_up_a_batch(store: Store) -> None:
     assert store.runs.outcomes(run_id) == {"succeeded": 1, "expired": 2}
     assert store.runs.verify(run_id) == []
     succeed(store, run_id, 1, 2, late=1)
-    store.batches.move(run_id, 1, BatchState.COLLECTED, NOW)
+    store.batches.collected(run_id, 1, NOW)
     row = batch(store, run_id, 1)
     assert (row.succeeded, row.expired, row.late) == (2, 2, 1)
     assert store.runs.verify(run_id) == []

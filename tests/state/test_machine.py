@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from batchctl.core.errors import StaleStateError
-from batchctl.core.model import BatchState, ItemState, Lane, Outcome, RunState
+from batchctl.core.model import BatchState, CancelCause, ItemState, Lane, Outcome, RunState
 from batchctl.state.rows import BatchRow, Failure, Success
 from batchctl.state.store import Store
 from tests.state.making import LATER, NOW, add_waiting, bad_item, create, create_run, new_item
@@ -103,10 +103,10 @@ class Life(RuleBasedStateMachine):
     def move_on(self, data: st.DataObject) -> None:
         """The provider cancels or ends a batch."""
         if batch := self.choose(data, BatchState.IN_PROGRESS, BatchState.CANCELING):
-            targets = [BatchState.ENDED]
-            if batch.state == BatchState.IN_PROGRESS:
-                targets.append(BatchState.CANCELING)
-            self.store.batches.move(self.run, batch.number, data.draw(st.sampled_from(targets)), self.now)
+            if batch.state == BatchState.IN_PROGRESS and data.draw(st.booleans()):
+                self.store.batches.canceling(self.run, batch.number, CancelCause.ASKED)
+            else:
+                self.store.batches.ended(self.run, batch.number, self.now)
 
     @rule(data=st.data())
     def refuse(self, data: st.DataObject) -> None:
@@ -227,9 +227,9 @@ class Life(RuleBasedStateMachine):
         if batch := self.choose(data, BatchState.ENDED, BatchState.ABANDONED):
             if self.held(batch.number):
                 with pytest.raises(StaleStateError):
-                    self.store.batches.move(self.run, batch.number, BatchState.COLLECTED, self.now)
+                    self.store.batches.collected(self.run, batch.number, self.now)
             else:
-                self.store.batches.move(self.run, batch.number, BatchState.COLLECTED, self.now)
+                self.store.batches.collected(self.run, batch.number, self.now)
 
     @rule(data=st.data(), limit=st.integers(1, 4))
     def resubmit(self, data: st.DataObject, limit: int) -> None:

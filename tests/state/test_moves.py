@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from batchctl.core.errors import StaleStateError
-from batchctl.core.model import BATCH_MOVES, RUN_MOVES, BatchState, RunState
+from batchctl.core.model import BATCH_MOVES, RUN_MOVES, BatchState, CancelCause, RunState
 from batchctl.state.store import Store
 from tests.state.making import LATER, NOW, create, force, plan, state_of, succeed
 
@@ -19,9 +19,9 @@ BATCH_STEPS: dict[BatchState, Move] = {
     BatchState.SUBMITTING: lambda s, run: s.batches.intend(run, 1, "key", NOW),
     BatchState.UNKNOWN: lambda s, run: s.batches.unknown(run, 1, "two candidates", NOW),
     BatchState.IN_PROGRESS: lambda s, run: create(s, run, 1),
-    BatchState.CANCELING: lambda s, run: s.batches.move(run, 1, BatchState.CANCELING, NOW),
-    BatchState.ENDED: lambda s, run: s.batches.move(run, 1, BatchState.ENDED, NOW),
-    BatchState.COLLECTED: lambda s, run: s.batches.move(run, 1, BatchState.COLLECTED, NOW),
+    BatchState.CANCELING: lambda s, run: s.batches.canceling(run, 1, CancelCause.ASKED),
+    BatchState.ENDED: lambda s, run: s.batches.ended(run, 1, NOW),
+    BatchState.COLLECTED: lambda s, run: s.batches.collected(run, 1, NOW),
     BatchState.REJECTED: lambda s, run: s.batches.reject(run, 1, [{"code": "c", "message": "m"}], NOW),
     BatchState.WITHDRAWN: lambda s, run: s.batches.withdraw(run, 1, NOW),
     BatchState.ABANDONED: lambda s, run: s.batches.abandon(run, 1, NOW),
@@ -87,14 +87,6 @@ def test_a_canceled_run_stays_canceled_when_it_is_closed(store: Store, path: Pat
     assert (run.state, run.finished_at) == (RunState.CANCELED, NOW)
     with pytest.raises(StaleStateError, match="cannot be closed"):
         store.runs.finish(run_id, at=NOW)
-
-
-@pytest.mark.parametrize("target", sorted(set(BatchState) - {"canceling", "ended", "collected"}))
-def test_steps_that_do_more_have_their_own_method(store: Store, target: BatchState) -> None:
-    """The plain move does not do what would leave items behind."""
-    run_id = plan(store)
-    with pytest.raises(ValueError, match="its own method"):
-        store.batches.move(run_id, 1, target, NOW)
 
 
 def test_a_missing_batch_is_named(store: Store) -> None:
