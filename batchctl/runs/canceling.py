@@ -15,7 +15,7 @@ async def withdraw_everything(run: HeldRun) -> None:
         ProviderError: a systemic fault.
     """
     for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
-        run.store.batches.withdraw(run.id, batch.number, at=run.ctx.now())
+        run.store.batches.withdraw(run.id, batch.number)
     for batch in run.store.batches.in_state(run.id, BatchState.IN_PROGRESS):
         assert batch.batch_id is not None
         run.store.batches.canceling(run.id, batch.number, CancelCause.ASKED)

@@ -98,9 +98,7 @@ def _confirm(run: HeldRun, batch: BatchRow, path: Path) -> bool:
     if 2 * len(rows) > len(ids) or not ids:  # a stray line, or no line at all, says nothing against it
         run.store.batches.confirm(run.id, batch.number)
         return True
-    run.store.batches.unknown(
-        run.id, batch.number, f"batch {batch.batch_id} holds other requests than ours", at=run.ctx.now()
-    )
+    run.store.batches.unknown(run.id, batch.number, f"batch {batch.batch_id} holds other requests than ours")
     run.emit(
         "batch.disowned",
         f"batch {batch.number}: {batch.batch_id} had the right size and time but holds other requests; "

@@ -118,7 +118,6 @@ def _take_in(run: HeldRun, stray: Stray) -> None:
             number,
             batch_id=created.batch_id,
             status=created.status,
-            created_at=created.created_at,
             expires_at=created.expires_at,
             certain=True,
             at=now,
@@ -144,7 +143,6 @@ def _new_batch(run: HeldRun, rows: list[ItemRow]) -> int:
         tokens=sum(row.tokens for row in rows),
         first_seq=min(seqs),
         last_seq=max(seqs),
-        model=run.row.model,
     )
     run.store.batches.assign(run.id, number, seqs, rows[0].round)
     return number

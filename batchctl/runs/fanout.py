@@ -87,7 +87,7 @@ def _take_over(run: HeldRun, changes: Mapping[str, Any]) -> None:
 def _withdraw_waiting(run: HeldRun) -> None:
     """Batches that were never sent give their items to this lane; all others keep theirs."""
     for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
-        run.store.batches.withdraw(run.id, batch.number, at=run.ctx.now())
+        run.store.batches.withdraw(run.id, batch.number)
         run.emit(
             "batch.withdrawn",
             f"batch {batch.number} was never sent: its {batch.requests:,} items go one by one",

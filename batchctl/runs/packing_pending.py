@@ -48,12 +48,12 @@ def pack_pending(run: HeldRun) -> list[int]:
                     Packer(limits.requests, limits.bytes, limits.envelope_bytes, limits.separator_bytes)
                 )
             if batch.packer.add(member.length + room) and batch.seqs:
-                made.append(_close(run, batch, *group))
+                made.append(_close(run, batch, member.round))
                 batch.seqs, batch.size, batch.tokens = [], 0, 0
             batch.seqs.append(member.seq)
             batch.size += member.length + 1
             batch.tokens += member.tokens
-    made.extend(_close(run, batch, *group) for group, batch in groups.items() if batch.seqs)
+    made.extend(_close(run, batch, round_) for (round_, _), batch in groups.items() if batch.seqs)
     return made
 
 
@@ -79,7 +79,7 @@ def _group_of(run: HeldRun, member: Member) -> str | None:
     return f"{endpoint} {body.get('model')}" if run.limits.one_model else endpoint
 
 
-def _close(run: HeldRun, batch: _Open, round_: int, group: str | None) -> int:
+def _close(run: HeldRun, batch: _Open, round_: int) -> int:
     number = run.store.batches.next_number(run.id)
     with run.store.transaction(durable=True):
         run.store.batches.add_waiting(
@@ -91,7 +91,6 @@ def _close(run: HeldRun, batch: _Open, round_: int, group: str | None) -> int:
             tokens=batch.tokens,
             first_seq=batch.seqs[0],
             last_seq=batch.seqs[-1],
-            model=group,
         )
         run.store.batches.assign(run.id, number, batch.seqs, round_)
     run.emit(

@@ -216,7 +216,6 @@ def _accept(ctx: Context, request: PlanRequest, cut: Cut, store: Store, output: 
             tokens=batch.tokens,
             first_seq=batch.first_seq,
             last_seq=batch.last_seq,
-            model=batch.model,
         )
     output.adopt_file(work / "bad.jsonl", "errors.jsonl")
     store.runs.finish_plan(

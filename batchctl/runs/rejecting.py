@@ -29,9 +29,7 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         _wait_for_room(run, batch, check)
         return
     if check.too_large and batch.requests > 1 and not given_up:
-        run.store.batches.back_to_waiting(
-            run.id, batch.number, not_before=None, refusals=batch.refusals, at=run.ctx.now()
-        )
+        run.store.batches.back_to_waiting(run.id, batch.number, not_before=None, refusals=batch.refusals)
         halve(run, batch, check.faults[0].message)
         return
     shifted = run.store.items.count_members(run.id, batch.number) != batch.requests
@@ -99,7 +97,6 @@ def _wait_for_room(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         not_before=run.ctx.now() + timedelta(seconds=pause),
         refusals=refusals,
         keep_file=True,
-        at=run.ctx.now(),
     )
     reason = check.faults[0].message if check.faults else check.status
     run.emit(

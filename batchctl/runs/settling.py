@@ -82,7 +82,6 @@ def _adopt(run: HeldRun, batch: BatchRow, created: Created, *, certain: bool) ->
         batch.number,
         batch_id=created.batch_id,
         status=created.status,
-        created_at=created.created_at,
         expires_at=created.expires_at,
         certain=certain,
         at=now,
@@ -114,7 +113,6 @@ def _absent(run: HeldRun, batch: BatchRow, file_id: str | None) -> bool:
         refusals=batch.refusals,
         lost=lost,
         keep_file=file_id is not None,
-        at=now,
     )
     run.emit(
         "batch.absent",
@@ -133,7 +131,7 @@ def _absent(run: HeldRun, batch: BatchRow, file_id: str | None) -> bool:
 
 def _unknown(run: HeldRun, batch: BatchRow, reason: str, candidates: tuple[str, ...]) -> bool:
     if batch.state is not BatchState.UNKNOWN:
-        run.store.batches.unknown(run.id, batch.number, reason, at=run.ctx.now())
+        run.store.batches.unknown(run.id, batch.number, reason)
         run.emit(
             "batch.unknown",
             f"batch {batch.number}: whether its create was accepted cannot be told ({reason})",

@@ -14,7 +14,7 @@ from batchctl.state.rows import BatchRow
 def halve(run: HeldRun, batch: BatchRow, reason: str) -> tuple[int, int]:
     """Replace a refused batch by two of half its requests (field report 34)."""
     seqs = [member.seq for member in members(run, batch)]
-    first, second = run.store.batches.split(run.id, batch.number, seqs[len(seqs) // 2], at=run.ctx.now())
+    first, second = run.store.batches.split(run.id, batch.number, seqs[len(seqs) // 2])
     run.emit(
         "batch.halved",
         f"batch {batch.number} was refused as too large ({batch.requests:,} requests, {batch.size:,} bytes sent: "

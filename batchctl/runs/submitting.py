@@ -102,7 +102,6 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
         batch.number,
         batch_id=created.batch_id,
         status=created.status,
-        created_at=created.created_at,
         expires_at=created.expires_at,
         certain=True,
         at=run.ctx.now(),
@@ -145,7 +144,6 @@ async def _refused(run: HeldRun, batch: BatchRow, error: ProviderError) -> bool:
         not_before=run.ctx.now() + timedelta(seconds=pause),
         refusals=batch.refusals + 1,
         keep_file=keep_file,
-        at=run.ctx.now(),
     )
     if error.fault in (Fault.SYSTEMIC, Fault.PERMANENT, Fault.NOT_FOUND):
         raise SystemicError(

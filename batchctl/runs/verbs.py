@@ -207,7 +207,7 @@ async def accept(ctx: Context, name: str) -> None:
             raise InputError(f"run {name} is {run.row.state} already", hint=f"see `batchctl show {name}`")
         _refuse_while_answers_may_come(run)
         for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
-            run.store.batches.withdraw(run.id, batch.number, at=ctx.now())
+            run.store.batches.withdraw(run.id, batch.number)
         closed = close_open_items(run, Outcome.CANCELED)
         run.emit("run.accepted", f"run {name} accepted with {closed:,} items unanswered", data={"closed": closed})
         finish(run)
@@ -275,9 +275,7 @@ async def _declare_absent(run: HeldRun, batch: BatchRow) -> None:
             f"batch {batch.number} was created: it is {found.created.batch_id}",
             hint=f"`batchctl adopt {run.name} {found.created.batch_id}` takes it",
         )
-    run.store.batches.back_to_waiting(
-        run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=True, at=run.ctx.now()
-    )
+    run.store.batches.back_to_waiting(run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=True)
     run.emit("batch.absent", f"batch {batch.number}: a person says it was never created", batch=batch.number)
 
 
@@ -293,7 +291,6 @@ async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:
         batch.number,
         batch_id=batch_id,
         status=check.status,
-        created_at=check.created_at,
         expires_at=check.expires_at,
         certain=False,
         at=run.ctx.now(),

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from datetime import datetime
 
 from batchctl.core.errors import StaleStateError
 from batchctl.core.model import BatchState
 from batchctl.state.batch_reading import BatchReading
 from batchctl.state.changing import change_batch, expect, holdings, release
-from batchctl.state.rows import stamp
 
 
 class BatchPacking(BatchReading):
@@ -31,7 +29,6 @@ class BatchPacking(BatchReading):
         tokens: int,
         first_seq: int,
         last_seq: int,
-        model: str | None,
     ) -> None:
         """Add a packed batch.
 
@@ -45,9 +42,9 @@ class BatchPacking(BatchReading):
         with self._db.transaction():
             try:
                 self._db.change(
-                    "INSERT INTO batches (run_id, number, round, state, requests, size, tokens, first_seq, last_seq,"
-                    " model) VALUES (?, ?, ?, 'waiting', ?, ?, ?, ?, ?, ?)",
-                    (run_id, number, round, requests, size, tokens, first_seq, last_seq, model),
+                    "INSERT INTO batches (run_id, number, round, state, requests, size, tokens, first_seq, last_seq)"
+                    " VALUES (?, ?, ?, 'waiting', ?, ?, ?, ?, ?)",
+                    (run_id, number, round, requests, size, tokens, first_seq, last_seq),
                 )
             except sqlite3.IntegrityError as error:
                 raise StaleStateError(f"run {run_id} has a batch {number} already, or does not exist") from error
@@ -75,7 +72,7 @@ class BatchPacking(BatchReading):
             )
             expect(changed, len(members), f"items for batch {number} of run {run_id}")
 
-    def split(self, run_id: int, number: int, cut_seq: int, at: datetime) -> tuple[int, int]:
+    def split(self, run_id: int, number: int, cut_seq: int) -> tuple[int, int]:
         """Withdraw a batch that was not accepted and put its items into two new waiting ones, durably.
 
         Args:
@@ -93,13 +90,13 @@ class BatchPacking(BatchReading):
                 raise StaleStateError(f"run {run_id} has no batch {number}")
             if old.state == BatchState.SUBMITTING:
                 change_batch(self._db, run_id, number, BatchState.WAITING, {})
-            change_batch(self._db, run_id, number, BatchState.WITHDRAWN, {"checked_at": stamp(at)})
+            change_batch(self._db, run_id, number, BatchState.WITHDRAWN, {})
             first = self.next_number(run_id)
             for half, low, high in ((first, old.first_seq, cut_seq - 1), (first + 1, cut_seq, old.last_seq)):
                 requests, size, tokens = holdings(self._db, run_id, number, low, high)
                 if not requests:
                     raise StaleStateError(f"batch {number} of run {run_id} cannot be cut at item {cut_seq}")
-                self.add_waiting(run_id, half, old.round, requests, size, tokens, low, high, old.model)
+                self.add_waiting(run_id, half, old.round, requests, size, tokens, low, high)
                 changed = self._db.change(
                     "UPDATE items SET batch = ? WHERE run_id = ? AND seq BETWEEN ? AND ? AND batch = ?"
                     " AND state = 'open'",
@@ -108,8 +105,8 @@ class BatchPacking(BatchReading):
                 expect(changed, requests, f"items of batch {number} of run {run_id}")
         return first, first + 1
 
-    def withdraw(self, run_id: int, number: int, at: datetime) -> None:
+    def withdraw(self, run_id: int, number: int) -> None:
         """Take a waiting batch apart, durably: its items are pending again."""
         with self._db.transaction(durable=True):
-            change_batch(self._db, run_id, number, BatchState.WITHDRAWN, {"checked_at": stamp(at)})
+            change_batch(self._db, run_id, number, BatchState.WITHDRAWN, {})
             release(self._db, run_id, number)

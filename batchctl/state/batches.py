@@ -91,7 +91,6 @@ class Batches(BatchPacking):
         *,
         batch_id: str,
         status: str,
-        created_at: datetime | None,
         expires_at: datetime | None,
         certain: bool,
         at: datetime,
@@ -119,7 +118,6 @@ class Batches(BatchPacking):
                 batch_id=batch_id,
                 provider_status=status,
                 provider_counts="{}",
-                created_at=stamp_or_none(created_at),
                 expires_at=stamp_or_none(expires_at),
                 certain=int(certain),
                 submitted_at=stamp(at),
@@ -138,7 +136,6 @@ class Batches(BatchPacking):
         not_before: datetime | None,
         refusals: int,
         lost: int = 0,
-        at: datetime,
         keep_file: bool = False,
     ) -> None:
         """Put back, durably, a batch that is surely not at the provider, or was refused whole for lack of room.
@@ -162,14 +159,12 @@ class Batches(BatchPacking):
                         "batch_id",
                         "provider_status",
                         "submitted_at",
-                        "created_at",
                         "expires_at",
                         "next_check_at",
                     )
                 ),
                 provider_counts="{}",
                 certain=1,
-                checked_at=stamp(at),
                 check_failures=0,
                 looks=0,
                 not_before=stamp_or_none(not_before),
@@ -178,7 +173,7 @@ class Batches(BatchPacking):
             )
             resize(self._db, run_id, number)
 
-    def unknown(self, run_id: int, number: int, reason: str, at: datetime) -> None:
+    def unknown(self, run_id: int, number: int, reason: str) -> None:
         """Write down, durably, that settling cannot tell; an id that was only guessed is given up."""
         with self._db.transaction(durable=True):
             self._move(
@@ -187,7 +182,6 @@ class Batches(BatchPacking):
                 BatchState.UNKNOWN,
                 batch_id=None,
                 certain=1,
-                checked_at=stamp(at),
                 faults=to_json([{"code": "unknown", "message": reason}]),
             )
 
@@ -198,7 +192,6 @@ class Batches(BatchPacking):
         *,
         status: str | None,
         counts: Mapping[str, int] | None,
-        at: datetime,
         next_check_at: datetime | None,
         failures: int = 0,
         expires_at: datetime | None = None,
@@ -215,13 +208,12 @@ class Batches(BatchPacking):
             changed = self._db.change(
                 "UPDATE batches SET provider_status = coalesce(?, provider_status),"  # noqa: S608  # our own states
                 " provider_counts = coalesce(?, provider_counts), expires_at = coalesce(?, expires_at),"
-                " checked_at = ?, next_check_at = ?, check_failures = ?"
+                " next_check_at = ?, check_failures = ?"
                 f" WHERE run_id = ? AND number = ? AND state IN ({quoted(FOLLOWED)})",
                 (
                     status,
                     None if counts is None else to_json(dict(counts)),
                     stamp_or_none(expires_at),
-                    stamp(at),
                     stamp_or_none(next_check_at),
                     failures,
                     run_id,
@@ -266,7 +258,6 @@ class Batches(BatchPacking):
                 run_id,
                 number,
                 BatchState.REJECTED,
-                checked_at=stamp(at),
                 ended_at=stamp(at),
                 next_check_at=None,
                 faults=to_json([dict(fault) for fault in faults]),

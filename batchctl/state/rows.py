@@ -114,7 +114,6 @@ class BatchRow:
     tokens: int
     first_seq: int
     last_seq: int
-    model: str | None
     key: str | None
     intent_at: datetime | None
     file_id: str | None
@@ -123,11 +122,9 @@ class BatchRow:
     provider_status: str | None
     provider_counts: Mapping[str, int]
     submitted_at: datetime | None
-    created_at: datetime | None
     expires_at: datetime | None
     ended_at: datetime | None
     collected_at: datetime | None
-    checked_at: datetime | None
     next_check_at: datetime | None
     not_before: datetime | None
     check_failures: int

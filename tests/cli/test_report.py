@@ -256,7 +256,7 @@ def test_a_clock_set_back_keeps_the_plots_in_their_frame(tmp_path: Path) -> None
         run_id = planned(store, tmp_path)
         store.batches.intend(run_id, 1, "key", making.NOW - timedelta(hours=2))
         store.batches.created(
-            run_id, 1, batch_id="b", status="validating", created_at=making.NOW, expires_at=NOW, certain=True,
+            run_id, 1, batch_id="b", status="validating", expires_at=NOW, certain=True,
             at=making.NOW - timedelta(hours=2), next_check_at=NOW,
         )  # fmt: skip
         page = Page(build(store, "r", making.NOW - timedelta(hours=1)).decode())

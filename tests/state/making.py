@@ -38,7 +38,7 @@ def create_run(store: Store, name: str = "night", token: str | None = None) -> i
 def add_waiting(store: Store, run_id: int, number: int, seqs: Sequence[int], round_: int = 0) -> None:
     """A waiting batch for these items, its sums made from them."""
     store.batches.add_waiting(
-        run_id, number, round_, len(seqs), len(seqs) * (LENGTH + 1), len(seqs) * TOKENS, seqs[0], seqs[-1], None
+        run_id, number, round_, len(seqs), len(seqs) * (LENGTH + 1), len(seqs) * TOKENS, seqs[0], seqs[-1]
     )
 
 
@@ -60,7 +60,6 @@ def create(store: Store, run_id: int, number: int, batch_id: str | None = None, 
         number,
         batch_id=batch_id or f"batch-{run_id}-{number}",
         status="validating",
-        created_at=NOW,
         expires_at=NOW + timedelta(hours=24),
         certain=certain,
         at=NOW,

@@ -30,7 +30,7 @@ def test_sending_step_by_step(store: Store) -> None:
     create(store, run_id, 1, "batch_abc", certain=False)
     sent = batch(store, run_id, 1)
     assert (sent.state, sent.batch_id, sent.certain, sent.file_id) == ("in_progress", "batch_abc", False, "file-1")
-    assert (sent.provider_status, sent.created_at, sent.submitted_at) == ("validating", NOW, NOW)
+    assert (sent.provider_status, sent.submitted_at) == ("validating", NOW)
     assert (sent.expires_at, sent.next_check_at) == (NOW + timedelta(hours=24), LATER)
     store.batches.confirm(run_id, 1)
     assert batch(store, run_id, 1).certain
@@ -87,7 +87,7 @@ def test_back_to_waiting(store: Store, *, keep_file: bool) -> None:
     store.batches.intend(run_id, 1, "key", NOW)
     store.batches.set_file(run_id, 1, "file-1")
     create(store, run_id, 1, "batch_abc")
-    store.batches.back_to_waiting(run_id, 1, not_before=LATER, refusals=2, at=NOW, keep_file=keep_file)
+    store.batches.back_to_waiting(run_id, 1, not_before=LATER, refusals=2, keep_file=keep_file)
     waiting = batch(store, run_id, 1)
     assert (waiting.state, waiting.key, waiting.batch_id, waiting.intent_at) == ("waiting", None, None, None)
     assert (waiting.not_before, waiting.refusals) == (LATER, 2)
@@ -109,7 +109,7 @@ def test_a_file_is_not_used_again_without_an_item(store: Store) -> None:
     store.batches.set_file(run_id, 2, "file-2")
     fail(store, run_id, 2, 4, final=True)
     assert batch(store, run_id, 2).requests == 3, "what was sent is not changed while the create is open"
-    store.batches.back_to_waiting(run_id, 2, not_before=None, refusals=0, at=NOW, keep_file=True)
+    store.batches.back_to_waiting(run_id, 2, not_before=None, refusals=0, keep_file=True)
     waiting = batch(store, run_id, 2)
     assert (waiting.file_id, waiting.requests, waiting.size, waiting.tokens) == (None, 2, 2 * (LENGTH + 1), 2 * TOKENS)
 
@@ -120,7 +120,7 @@ def test_unknown_gives_up_a_guess(store: Store) -> None:
     store.batches.intend(run_id, 1, "key", NOW)
     create(store, run_id, 1, "batch_abc", certain=False)
     store.batches.ended(run_id, 1, NOW)
-    store.batches.unknown(run_id, 1, "its results hold other ids", NOW)
+    store.batches.unknown(run_id, 1, "its results hold other ids")
     unknown = batch(store, run_id, 1)
     assert (unknown.batch_id, unknown.key) == (None, "key")
     assert unknown.faults == [{"code": "unknown", "message": "its results hold other ids"}]
@@ -132,13 +132,13 @@ def test_looking_at_a_batch(store: Store) -> None:
     """A look keeps what it does not know, and is only for batches that are with the provider."""
     run_id = plan(store)
     with pytest.raises(StaleStateError, match="check of batch 1"):
-        store.batches.checked(run_id, 1, status="x", counts={}, at=NOW, next_check_at=LATER)
+        store.batches.checked(run_id, 1, status="x", counts={}, next_check_at=LATER)
     send(store, run_id, 1)
-    store.batches.checked(run_id, 1, status="in_progress", counts={"completed": 2}, at=NOW, next_check_at=LATER)
-    store.batches.checked(run_id, 1, status=None, counts=None, at=LATER, next_check_at=LATER, failures=3)
+    store.batches.checked(run_id, 1, status="in_progress", counts={"completed": 2}, next_check_at=LATER)
+    store.batches.checked(run_id, 1, status=None, counts=None, next_check_at=LATER, failures=3)
     row = batch(store, run_id, 1)
     assert (row.provider_status, row.provider_counts, row.check_failures) == ("in_progress", {"completed": 2}, 3)
-    assert (row.checked_at, row.expires_at) == (LATER, NOW + timedelta(hours=24))
+    assert (row.next_check_at, row.expires_at) == (LATER, NOW + timedelta(hours=24))
 
 
 def test_looks_start_anew(store: Store) -> None:
@@ -199,7 +199,7 @@ def test_split(store: Store, *, sending: bool) -> None:
     run_id = plan(store, items=5, per_batch=5)
     if sending:
         store.batches.intend(run_id, 1, "key", NOW)
-    assert store.batches.split(run_id, 1, 3, NOW) == (2, 3)
+    assert store.batches.split(run_id, 1, 3) == (2, 3)
     assert [(row.state, row.requests, row.size, row.tokens) for row in store.batches.all(run_id)] == [
         ("withdrawn", 5, 500, 50),
         ("waiting", 2, 200, 20),
@@ -218,10 +218,10 @@ def test_split_into_nothing(store: Store, cut: int) -> None:
     """A half without an item is refused and the batch stays as it was."""
     run_id = plan(store, items=5, per_batch=5)
     with pytest.raises(StaleStateError, match="cannot be cut"):
-        store.batches.split(run_id, 1, cut, NOW)
+        store.batches.split(run_id, 1, cut)
     assert [row.state for row in store.batches.all(run_id)] == ["waiting"]
     with pytest.raises(StaleStateError, match="no batch 9"):
-        store.batches.split(run_id, 9, 1, NOW)
+        store.batches.split(run_id, 9, 1)
 
 
 def test_withdrawn_and_rejected_items_are_pending(store: Store) -> None:
@@ -229,7 +229,7 @@ def test_withdrawn_and_rejected_items_are_pending(store: Store) -> None:
     run_id = plan(store, items=4, per_batch=2)
     send(store, run_id, 1)
     store.batches.reject(run_id, 1, [{"code": "mismatched_model", "message": "two models", "line": 2}], NOW)
-    store.batches.withdraw(run_id, 2, NOW)
+    store.batches.withdraw(run_id, 2)
     assert [(member.seq, member.round, member.attempts) for member in store.items.pending(run_id)] == [
         (seq, 0, 0) for seq in (1, 2, 3, 4)
     ]
@@ -269,7 +269,7 @@ def test_assign_takes_all_or_nothing(store: Store, seqs: list[int], round_: int,
     run_id = plan(store, items=3, per_batch=3)
     send(store, run_id, 1)
     fail(store, run_id, 1, 1, 3)
-    store.batches.add_waiting(run_id, 2, 1, 2, 200, 20, 1, 2, None)
+    store.batches.add_waiting(run_id, 2, 1, 2, 200, 20, 1, 2)
     with pytest.raises(StaleStateError):
         store.batches.assign(run_id, number, seqs, round_)
     assert store.items.count_pending(run_id) == 2

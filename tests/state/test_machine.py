@@ -89,15 +89,13 @@ class Life(RuleBasedStateMachine):
     def lose(self, data: st.DataObject) -> None:
         """Settling cannot tell whether a create happened."""
         if batch := self.choose(data, BatchState.SUBMITTING):
-            self.store.batches.unknown(self.run, batch.number, "two candidates", self.now)
+            self.store.batches.unknown(self.run, batch.number, "two candidates")
 
     @rule(data=st.data(), keep=st.booleans())
     def absent(self, data: st.DataObject, *, keep: bool) -> None:
         """Settling is sure that nothing was created."""
         if batch := self.choose(data, *UNCERTAIN):
-            self.store.batches.back_to_waiting(
-                self.run, batch.number, not_before=None, refusals=0, at=self.now, keep_file=keep
-            )
+            self.store.batches.back_to_waiting(self.run, batch.number, not_before=None, refusals=0, keep_file=keep)
 
     @rule(data=st.data())
     def move_on(self, data: st.DataObject) -> None:
@@ -117,9 +115,7 @@ class Life(RuleBasedStateMachine):
         if data.draw(st.booleans()):
             self.store.batches.reject(self.run, batch.number, [{"code": "no"}], self.now)
         else:
-            self.store.batches.back_to_waiting(
-                self.run, batch.number, not_before=LATER, refusals=batch.refusals + 1, at=self.now
-            )
+            self.store.batches.back_to_waiting(self.run, batch.number, not_before=LATER, refusals=batch.refusals + 1)
 
     def settled_by(self, batch: BatchRow) -> int:
         """How many outcomes a batch has: one that has any is not refused whole."""
@@ -134,15 +130,15 @@ class Life(RuleBasedStateMachine):
         held = self.held(batch.number)
         if len(held) < 2:
             with pytest.raises(StaleStateError):
-                self.store.batches.split(self.run, batch.number, batch.first_seq, self.now)
+                self.store.batches.split(self.run, batch.number, batch.first_seq)
         else:
-            self.store.batches.split(self.run, batch.number, data.draw(st.sampled_from(held[1:])), self.now)
+            self.store.batches.split(self.run, batch.number, data.draw(st.sampled_from(held[1:])))
 
     @rule(data=st.data())
     def withdraw(self, data: st.DataObject) -> None:
         """A waiting batch is taken apart."""
         if batch := self.choose(data, BatchState.WAITING):
-            self.store.batches.withdraw(self.run, batch.number, self.now)
+            self.store.batches.withdraw(self.run, batch.number)
 
     @rule(data=st.data())
     def abandon(self, data: st.DataObject) -> None:

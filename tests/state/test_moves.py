@@ -15,15 +15,15 @@ from tests.state.making import LATER, NOW, create, force, plan, state_of, succee
 Move = Callable[[Store, int], None]
 
 BATCH_STEPS: dict[BatchState, Move] = {
-    BatchState.WAITING: lambda s, run: s.batches.back_to_waiting(run, 1, not_before=LATER, refusals=1, at=NOW),
+    BatchState.WAITING: lambda s, run: s.batches.back_to_waiting(run, 1, not_before=LATER, refusals=1),
     BatchState.SUBMITTING: lambda s, run: s.batches.intend(run, 1, "key", NOW),
-    BatchState.UNKNOWN: lambda s, run: s.batches.unknown(run, 1, "two candidates", NOW),
+    BatchState.UNKNOWN: lambda s, run: s.batches.unknown(run, 1, "two candidates"),
     BatchState.IN_PROGRESS: lambda s, run: create(s, run, 1),
     BatchState.CANCELING: lambda s, run: s.batches.canceling(run, 1, CancelCause.ASKED),
     BatchState.ENDED: lambda s, run: s.batches.ended(run, 1, NOW),
     BatchState.COLLECTED: lambda s, run: s.batches.collected(run, 1, NOW),
     BatchState.REJECTED: lambda s, run: s.batches.reject(run, 1, [{"code": "c", "message": "m"}], NOW),
-    BatchState.WITHDRAWN: lambda s, run: s.batches.withdraw(run, 1, NOW),
+    BatchState.WITHDRAWN: lambda s, run: s.batches.withdraw(run, 1),
     BatchState.ABANDONED: lambda s, run: s.batches.abandon(run, 1, NOW),
 }
 

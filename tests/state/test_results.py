@@ -80,7 +80,7 @@ def test_a_chunk_of_outcomes(store: Store) -> None:
 def test_the_sync_lane(store: Store) -> None:
     """Pending items are answered without a batch, and counted in their own lane."""
     run_id = plan(store, items=3, per_batch=3)
-    store.batches.withdraw(run_id, 1, NOW)
+    store.batches.withdraw(run_id, 1)
     succeed(store, run_id, None, 1)
     fail(store, run_id, None, 2, final=True)
     fail(store, run_id, None, 3, spends_round=False)

@@ -50,7 +50,7 @@ def test_a_caught_error_keeps_nothing_of_its_call(store: Store) -> None:
     with store.transaction(durable=True):
         store.runs.set_needs(run_id, "outer", NOW)
         with pytest.raises(StaleStateError):
-            store.batches.split(run_id, 1, 99, NOW)
+            store.batches.split(run_id, 1, 99)
     assert [run.needs for run in store.runs.all()] == ["outer"]
     assert state_of(store, run_id, 1) == BatchState.WAITING
 
