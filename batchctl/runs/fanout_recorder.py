@@ -28,6 +28,7 @@ class Recorder:
         self._seqs: set[int] = set()
         self._due: asyncio.TimerHandle | None = None
         self._unflushed = False
+        self._broken = False  # counting failed: from then on lines are written for the next process to count
         self.cost_usd = run.refresh().cost_usd
 
     def take(self, member: Member, answer: Answer, decision: Decision) -> Outcome:
@@ -53,12 +54,12 @@ class Recorder:
         if not self._unflushed:
             self._unflushed = True
             loop.call_soon(self._flush)
-        if self._due is None:
+        if self._due is None and not self._broken:
             self._due = loop.call_later(GROUP, self._commit_later)
         return outcome
 
     def commit(self) -> None:
-        """Put everything taken so far on the disk and count it.
+        """Put everything taken so far on the disk and count it; after a failure, only write what calls in flight bring.
 
         Raises:
             StorageError: it could not be written.
@@ -66,9 +67,16 @@ class Recorder:
         if self._due is not None:
             self._due.cancel()
             self._due = None
+        if self._broken:
+            self._flush()
+            return
         part, self._slice = self._slice, Slice(self._run, Lane.SYNC)
         self._seqs.clear()
-        part.commit()
+        try:
+            part.commit()
+        except BaseException:
+            self._broken = self._slice.uncounted = True
+            raise
 
     def _flush(self) -> None:
         """Hand the lines of this turn of the loop to the kernel, all at once."""

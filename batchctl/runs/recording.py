@@ -40,11 +40,16 @@ class Totals:
 
 @dataclass(slots=True)
 class Slice:
-    """Outcomes of one transaction, gathered before anything counts."""
+    """Outcomes of one transaction, gathered before anything counts.
+
+    Args:
+        uncounted: lines are only written, for the next process to count: counting earlier ones failed.
+    """
 
     run: HeldRun
     lane: Lane
     batch: BatchRow | None = None
+    uncounted: bool = False
     successes: list[Success] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
@@ -64,7 +69,7 @@ class Slice:
         Raises:
             StorageError: lines of another slice are in the files without being counted, so writing that one failed.
         """
-        if not (self.successes or self.failures):
+        if not (self.successes or self.failures or self.uncounted):
             self._refuse_after_failure()
         if answer.outcome is Outcome.SUCCEEDED:
             return self._take_reply(row, answer)
