@@ -143,14 +143,21 @@ class Batches:
         self._services.journal.write({"event": "batch_deleted", "at": at, "id": batch.id})
 
     def catch_up(self, now: float) -> None:
-        """Make every change of phase that is due, in the order of their moments."""
+        """Make every change of phase that is due, in the order of their moments.
+
+        The moment is kept, so that a batch that was seen to end has ended for a later process too.
+        """
+        changed = False
         while self._next_change <= now:
             # A cancel may have moved the change that was expected, so the due batch is looked up anew.
             batch = min(self._open.values(), key=Batch.next_change, default=None)
             if batch is None or batch.next_change() > now:
                 self._next_change = batch.next_change() if batch else inf
-                return
+                break
             self._change_phase(batch, batch.next_change())
+            changed = True
+        if changed:
+            self._services.journal.write({"event": "clock", "at": now})
 
     def enqueued_tokens(self, model: str) -> int:
         """Count the prompt tokens of batches that passed validation and have not ended."""

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-POINTS = ("commit", "http", "write", "fsync", "replace", "truncate")
-"""What a process does that others, or its next life, can see."""
+POINTS = ("commit", "http", "write", "fsync", "replace", "truncate", "sqlite")
+"""What a process does that others, or its next life, can see; `sqlite` is a write of the database's own."""
 
 HOWS = ("before", "after", "torn", "full")
 
@@ -24,8 +25,8 @@ class Blow:
     """Where and how one process is struck.
 
     Args:
-        point: one of POINTS, `any` of them, or `time`.
-        nth: at its n-th such step.
+        point: one of POINTS, `any` of them, `time`, or `room`.
+        nth: at its n-th such step; with `room`: no file can grow beyond so many bytes.
         how: killed `before` or `after` it, in the middle of a write (`torn`), or told that the disk is `full`.
         seconds: with `time`: killed so long after its start.
     """
@@ -38,18 +39,21 @@ class Blow:
     def __str__(self) -> str:
         if self.point == "time":
             return f"killed after {self.seconds:.3f} s"
+        if self.point == "room":
+            return f"room for {self.nth} bytes a file"
         what = {"torn": "killed in the middle of", "full": "disk full at"}.get(self.how, f"killed {self.how}")
         return f"{what} its {self.nth}. {'step' if self.point == 'any' else self.point}"
 
 
-class _Striker:
+class Striker:
     """Counts the steps of this process and strikes at the one that was chosen."""
 
     def __init__(self, blow: Blow) -> None:
         self._blow = blow
         self._seen: Counter[str] = Counter()
 
-    def _hit(self, point: str) -> bool:
+    def hit(self, point: str) -> bool:
+        """Count a step; true when it is the one that was chosen."""
         self._seen[point] += 1
         self._seen["any"] += 1
         wanted = self._blow.point
@@ -59,7 +63,7 @@ class _Striker:
         """The function, struck when its turn comes."""
 
         def struck(*args: Any, **kwargs: Any) -> Any:
-            if not self._hit(point):
+            if not self.hit(point):
                 return real(*args, **kwargs)
             if self._blow.how == "full" and point in ("write", "fsync"):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -76,7 +80,7 @@ class _Striker:
         """The coroutine function, struck when its turn comes."""
 
         async def struck(*args: Any, **kwargs: Any) -> Any:
-            hit = self._hit(point)
+            hit = self.hit(point)
             if hit and self._blow.how != "after":
                 die()
             answer = await real(*args, **kwargs)
@@ -96,8 +100,12 @@ def arm(blow: Blow) -> None:
     """Prepare this process to be struck; it never goes back."""
     from batchctl.providers.sdk import Sdk
     from batchctl.state.connection import Database
+    from tests.torture.sqlite_calls import strike_sqlite
 
-    striker = _Striker(blow)
+    if blow.point == "room":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (blow.nth, blow.nth))
+        return
+    striker = Striker(blow)
     run = Database._run
     commit = striker.wrap("commit", run)
     Database._run = lambda self, sql: (commit if sql == "COMMIT" else run)(self, sql)  # type: ignore[method-assign]
@@ -111,3 +119,5 @@ def arm(blow: Blow) -> None:
         ("ftruncate", "truncate"),
     ):
         setattr(os, name, striker.wrap(point, getattr(os, name)))
+    if blow.point == "sqlite":
+        strike_sqlite(lambda: striker.hit("sqlite"), blow.how, die)

@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 from batchctl.core.model import ItemState, RunState
 from batchctl.simulator.answers import answer
 from batchctl.state.store import Store
-from tests.torture.processes import SimulatorProcess
+from tests.torture.processes import KEY, SimulatorProcess
 from tests.torture.schedules import CONCURRENCY, FINAL_KINDS, LAST_ROUND, ODD_KINDS, Schedule
+
+MADE_HERE = frozenset({"items.jsonl", "prompt.txt", "output.txt"})
+"""Files of the campaign itself."""
 
 
 class Problem(NamedTuple):
@@ -30,8 +33,9 @@ def check(schedule: Schedule, folder: Path, simulator: SimulatorProcess, *, kill
         *_files(schedule, results, errors),
         *_books(schedule, folder, results, errors),
         *_paid(simulator, ledger, allowed=kills * CONCURRENCY if schedule.lane == "sync" else 0),
-        *(_kept_of_calls(ledger, results) if schedule.lane == "sync" else _kept(folder, ledger, results)),
+        *(_kept_of_calls(schedule, ledger, results) if schedule.lane == "sync" else _kept(folder, ledger, results)),
         *_answers(schedule, results),
+        *_secrets(folder),
     ]
     with Store.open(folder / "state.db", readonly=True) as store:
         run = store.runs.get("r")
@@ -105,10 +109,14 @@ def _kept(folder: Path, ledger: list[dict[str, Any]], results: list[dict[str, An
     return found + [Problem("lost batch", str(batch_id)) for batch_id in sorted(lost - refused)]
 
 
-def _kept_of_calls(ledger: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[Problem]:
-    """Calls carry no id, but every item has a body of its own: as many answered bodies as results."""
+def _kept_of_calls(schedule: Schedule, ledger: list[dict[str, Any]], results: list[dict[str, Any]]) -> list[Problem]:
+    """Calls carry no id, but every item has a body of its own: as many answered bodies as results.
+
+    A provider that died may have sent an answer it did not get to write down.
+    """
     answered = {entry["digest"] for entry in ledger if entry["outcome"] == "succeeded"}
-    if len(answered) == len(results):
+    forgetful = any(step.outage for step in schedule.steps)
+    if len(answered) == len(results) or (forgetful and len(answered) < len(results)):
         return []
     return [Problem("lost result", f"{len(answered)} bodies were answered, {len(results)} results are there")]
 
@@ -147,3 +155,16 @@ def _failures(schedule: Schedule, errors: list[dict[str, Any]]) -> list[Problem]
         if (line["round"] < LAST_ROUND or schedule.lane == "sync")
         and not any(part in f"text of item {line['id'][1:]}." for part in final)
     ]
+
+
+def _secrets(folder: Path) -> list[Problem]:
+    """The key is in no file, and no file can be read by others."""
+    found = []
+    for path in folder.rglob("*"):
+        if not path.is_file() or "simulator" in path.parts:
+            continue
+        if KEY.encode() in path.read_bytes():
+            found.append(Problem("secret", f"{path.relative_to(folder)} holds the key"))
+        if path.stat().st_mode & 0o077 and path.name not in MADE_HERE:
+            found.append(Problem("private", f"{path.relative_to(folder)} has mode {path.stat().st_mode:o}"))
+    return found

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import tempfile
+import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from batchctl.core.model import BatchState, RunState
-from batchctl.runs.finishing import LIVE
 from batchctl.simulator import SimulatorConfig
 from batchctl.state.rows import RunRow
 from batchctl.state.store import Store
@@ -22,6 +23,12 @@ from tests.torture.schedules import Schedule, Step
 MODELS = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-5-mini"}
 PROMPT = "Answer this: {{ text }}\n"
 QUIET_PASSES = 40
+LIVE = frozenset(BatchState) - {
+    BatchState.COLLECTED,
+    BatchState.REJECTED,
+    BatchState.WITHDRAWN,
+    BatchState.ABANDONED,
+}
 EXPECTED = frozenset({0, 1, 3, 4, 5, 6, 7, 8, KILLED})
 
 
@@ -40,9 +47,10 @@ def play(schedule: Schedule, *, keep: Path | None = None) -> Played:
     folder = keep or Path(tempfile.mkdtemp(prefix="torture-"))
     played = Played(schedule)
     output = folder / "output.txt"
-    simulator = SimulatorProcess(
-        SimulatorConfig(speed=schedule.speed, faults=schedule.faults, **schedule.limits), output
-    )
+    config = SimulatorConfig(speed=schedule.speed, faults=schedule.faults, **schedule.limits)
+    if any(step.outage for step in schedule.steps):
+        config = replace(config, data=folder / "simulator")
+    simulator = SimulatorProcess(config, output)
     try:
         _Play(schedule, played, folder, simulator, output).all()
     finally:
@@ -95,19 +103,37 @@ class _Play:
         if step.advance:
             self._simulator.advance(step.advance)
         self._note(f"--- {step}")
-        code = command(self._arguments(step.verb), self._simulator.env, self._output, blow=step.blow, shift=step.shift)
+        before = self._output.stat().st_size
+        code = command(
+            self._arguments(step.verb),
+            self._simulator.env,
+            self._output,
+            blow=step.blow,
+            shift=step.shift,
+            meanwhile=None if step.outage is None else lambda: self._outage(*step.outage or (0.0, 0.0)),
+        )
+        said = self._output.read_bytes()[before:]
         self._note(f"--- exit {code}")
         self._played.counts["commands"] += 1
         self._played.counts["kills"] += code == KILLED
+        if b"Traceback" in said:
+            self._problem("traceback", f"{step} showed a traceback")
         if code == HUNG:
             self._problem("hung", f"{step} did not end")
         elif code not in EXPECTED and not (code == 2 and step.verb not in ("submit", "run", "fanout")):
             self._problem("exit", f"{step} ended with {code}")
         return code
 
+    def _outage(self, after: float, down: float) -> None:
+        time.sleep(after)
+        self._simulator_said()
+        self._simulator.restart(down)
+        self._played.counts["outages"] += 1
+
     def _arguments(self, verb: str) -> list[str]:
         schedule = self._schedule
         state = ["--state", str(self._folder / "state.db"), "--no-progress"]
+        state += ["--log-file", str(self._folder / "log.jsonl"), "--log-format", "json"]
         fast = ["--interval", "0.05s", "--settle-after", "0.2s"]
         match verb:
             case "submit" | "run" | "fanout":
@@ -137,6 +163,7 @@ class _Play:
             run, live = self._status()
             if run is None:
                 continue
+            self._give_up_gone(run)
             if run.state is RunState.STOPPED and self._schedule.lane == "batch":
                 self._take(Step("resubmit"))
             elif not run.open and not live and run.state in (RunState.DONE, RunState.CANCELED):
@@ -175,10 +202,20 @@ class _Play:
                 if batch_id not in known and (ids == wanted or any(f"-{batch.number:x}-" in i for i in ids))
             ]
             chosen = [found[0], "--batch", str(batch.number)] if found else ["--absent", str(batch.number)]
-            arguments = ["--state", str(state), "adopt", "r", *chosen]
-            self._note(f"--- {' '.join(arguments[2:])}")
-            code = command(arguments, self._simulator.env, self._output)
-            self._note(f"--- exit {code}")
+            self._by_hand(["adopt", "r", *chosen])
+
+    def _give_up_gone(self, run: RunRow) -> None:
+        """What a person does about answers that the provider counts and does not have: pay again, knowingly."""
+        found = re.search(r"`batchctl (resubmit r --abandon \d+)`", run.needs or "")
+        if found is None:
+            return
+        self._played.counts["given up"] += 1
+        self._by_hand(found[1].split())
+
+    def _by_hand(self, arguments: list[str]) -> None:
+        self._note(f"--- {' '.join(arguments)}")
+        code = command(["--state", str(self._folder / "state.db"), *arguments], self._simulator.env, self._output)
+        self._note(f"--- exit {code}")
 
     def _send_strangers(self) -> None:
         """Somebody else sends batches of the sizes of ours, in the same account."""

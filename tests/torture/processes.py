@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
+import fcntl
 import http.client
 import json
 import os
 import select
 import signal
 import sys
+import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -25,6 +29,10 @@ LONGEST = 40.0  # seconds one command may take before it counts as hung
 KILLED = -signal.SIGKILL
 HUNG = -1
 PR_SET_PDEATHSIG = 1
+PIPE_BYTES = 1 << 20
+STARTS = 20  # tries to get the simulator's old port back
+KEY = "sk-torture-0123456789"
+"""The credential of every command; it must be in no file that a run leaves."""
 
 
 def preload() -> None:
@@ -58,8 +66,8 @@ def preload() -> None:
     assert anthropic, (jinja2, jsonschema, openai, batchctl)
 
 
-def spawn(work: Callable[[], int], output: Path) -> int:
-    """Fork a process that writes to a file and ends with the code `work` returns; returns its id."""
+def spawn(work: Callable[[], int], output: Path | int) -> int:
+    """Fork a process that writes to a file (or descriptor) and ends with the code `work` returns; returns its id."""
     sys.stdout.flush()
     sys.stderr.flush()
     pid = os.fork()
@@ -68,7 +76,8 @@ def spawn(work: Callable[[], int], output: Path) -> int:
     code = 70
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # it never outlives who forked it
-        handle = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        handle = output if isinstance(output, int) else os.open(output, flags, 0o600)
         os.dup2(handle, 1)
         os.dup2(handle, 2)
         sys.stdout = os.fdopen(1, "w", encoding="utf-8", closefd=False)  # a test runner may have put others there
@@ -94,9 +103,19 @@ def reap(pid: int, seconds: float) -> int | None:
 
 
 def command(
-    arguments: list[str], env: Mapping[str, str], output: Path, *, blow: Blow | None = None, shift: float = 0.0
+    arguments: list[str],
+    env: Mapping[str, str],
+    output: Path,
+    *,
+    blow: Blow | None = None,
+    shift: float = 0.0,
+    meanwhile: Callable[[], None] | None = None,
 ) -> int:
-    """Run one command as a process of its own; its exit code, KILLED or HUNG."""
+    """Run one command as a process of its own; its exit code, KILLED or HUNG.
+
+    Args:
+        meanwhile: done here while the process runs.
+    """
 
     def work() -> int:
         os.environ.update(env)
@@ -110,18 +129,38 @@ def command(
         except SystemExit as stop:
             return int(stop.code or 0)
 
-    pid = spawn(work, output)
-    if blow is not None and blow.point == "time":
-        code = reap(pid, blow.seconds)
-        if code is not None:
-            return code
-        os.kill(pid, signal.SIGKILL)
-    code = reap(pid, LONGEST)
-    if code is None:
-        os.kill(pid, signal.SIGKILL)
-        reap(pid, LONGEST)
-        return HUNG
-    return code
+    with _said(output) as said:
+        pid = spawn(work, said)
+        if meanwhile is not None:
+            meanwhile()
+        if blow is not None and blow.point == "time":
+            code = reap(pid, blow.seconds)
+            if code is not None:
+                return code
+            os.kill(pid, signal.SIGKILL)
+        code = reap(pid, LONGEST)
+        if code is None:
+            os.kill(pid, signal.SIGKILL)
+            reap(pid, LONGEST)
+            return HUNG
+        return code
+
+
+@contextlib.contextmanager
+def _said(output: Path) -> Iterator[int]:
+    """Where a command writes: a pipe, which no limit on the size of files reaches, appended to the output at last."""
+    theirs, ours = os.pipe()
+    try:
+        fcntl.fcntl(ours, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        try:
+            yield ours
+        finally:
+            os.close(ours)
+            os.set_blocking(theirs, False)  # a simulator started meanwhile holds the other end
+            with os.fdopen(theirs, "rb", 0, closefd=False) as pipe, output.open("ab") as file:
+                file.write(pipe.read() or b"")
+    finally:
+        os.close(theirs)
 
 
 def _quicken(shift: float) -> None:
@@ -151,20 +190,42 @@ class SimulatorProcess:
     """A simulator in a process of its own, asked over its control endpoints."""
 
     def __init__(self, config: SimulatorConfig, output: Path) -> None:
-        ours, theirs = os.pipe()
-        self._pid = spawn(lambda: _serve(config, theirs), output)
-        os.close(theirs)
-        with os.fdopen(ours) as pipe:
-            self.port = int(pipe.readline())
-        self.url = f"http://127.0.0.1:{self.port}"
+        self._config = config
+        self._output = output
+        self._start()
+
+    def _start(self) -> None:
+        for _ in range(STARTS):
+            ours, theirs = os.pipe()
+            self._pid = spawn(partial(_serve, self._config, theirs), self._output)
+            os.close(theirs)
+            with os.fdopen(ours) as pipe:
+                port = pipe.readline()
+            if port:
+                self.port = int(port)
+                self.url = f"http://127.0.0.1:{self.port}"
+                return
+            reap(self._pid, LONGEST)  # somebody may have taken its port for the moment
+        raise RuntimeError("the simulator does not start")
+
+    def restart(self, down: float) -> None:
+        """Kill it; a new one at the same address knows what its data folder tells, but not the faults.
+
+        Args:
+            down: seconds in which nobody answers.
+        """
+        self.stop()
+        time.sleep(down)
+        self._config = replace(self._config, port=self.port)
+        self._start()
 
     @property
     def env(self) -> dict[str, str]:
         """The variables by which the SDKs find it."""
         return {
-            "ANTHROPIC_API_KEY": "torture",
+            "ANTHROPIC_API_KEY": KEY,
             "ANTHROPIC_BASE_URL": self.url,
-            "OPENAI_API_KEY": "torture",
+            "OPENAI_API_KEY": KEY,
             "OPENAI_BASE_URL": f"{self.url}/v1",
         }
 

@@ -27,12 +27,14 @@ class Step:
         verb: `fanout`, `submit`, `run`, `poll`, `wait`, `resubmit`, `cancel` or `doctor` (with --repair).
         advance: simulated seconds that pass before it.
         shift: seconds by which this machine's clock is wrong while it runs.
+        outage: the provider dies so many seconds after the start and is back after as many more.
     """
 
     verb: str
     advance: float = 0.0
     shift: float = 0.0
     blow: Blow | None = None
+    outage: tuple[float, float] | None = None
 
     def __str__(self) -> str:
         parts = [self.verb]
@@ -42,6 +44,8 @@ class Step:
             parts.append(f"clock off by {self.shift:.0f} s")
         if self.blow:
             parts.append(str(self.blow))
+        if self.outage:
+            parts.append("provider gone after {:.2f} s for {:.2f} s".format(*self.outage))
         return ", ".join(parts)
 
 
@@ -84,7 +88,7 @@ class Schedule:
         if self.strangers:
             yield replace(self, strangers=())
         for number, step in enumerate(self.steps):
-            for less in (replace(step, blow=None), replace(step, shift=0.0)):
+            for less in (replace(step, blow=None), replace(step, shift=0.0), replace(step, outage=None)):
                 if less != step:
                     yield replace(self, steps=(*self.steps[:number], less, *self.steps[number + 1 :]))
         if self.items > 1:
@@ -157,7 +161,9 @@ def _sync_schedule(seed: int, chance: random.Random) -> Schedule:
             "batches": [],
             "files": [],
         },
-        steps=tuple(Step("fanout", blow=_blow(chance, 0.9)) for _ in range(chance.randint(1, 4))),
+        steps=tuple(
+            Step("fanout", blow=_blow(chance, 0.9), outage=_outage(chance)) for _ in range(chance.randint(1, 4))
+        ),
         limits={"seed": seed, "latency_seconds": chance.choice((0.0, 300.0))},
         lane="sync",
     )
@@ -167,10 +173,10 @@ def _steps(chance: random.Random, speed: float) -> Iterator[Step]:
     first = ("run", "submit") if speed else ("submit",)
     later: tuple[str, ...] = ("run", "wait", "poll", "resubmit") if speed else ("poll", "poll", "submit", "resubmit")
     later = (*later, "doctor") if chance.random() < 0.3 else later
-    yield Step(chance.choice(first), blow=_blow(chance, 0.9))
+    yield Step(chance.choice(first), blow=_blow(chance, 0.9), outage=_outage(chance))
     for _ in range(chance.randint(1, 6)):
         advance = 0.0 if speed else chance.choice((0.0, 5.0, 70.0, 3600.0, 4 * 3600.0))
-        yield Step(chance.choice(later), advance, _shift(chance), _blow(chance, 0.7))
+        yield Step(chance.choice(later), advance, _shift(chance), _blow(chance, 0.7), _outage(chance))
     if chance.random() < 0.05:
         yield Step("cancel", 0.0, 0.0, _blow(chance, 0.5))
 
@@ -179,14 +185,21 @@ def _shift(chance: random.Random) -> float:
     return chance.choice((-DAY, -3600.0, 3600.0, 3 * DAY)) if chance.random() < 0.08 else 0.0
 
 
+def _outage(chance: random.Random) -> tuple[float, float] | None:
+    return (chance.random() * 0.3, chance.choice((0.0, 0.3, 1.5))) if chance.random() < 0.06 else None
+
+
 def _blow(chance: random.Random, likely: float) -> Blow | None:
     if chance.random() > likely:
         return None
     if chance.random() < 0.3:
         return Blow("time", seconds=chance.choice((0.05, 0.15, 0.4)) * chance.random() * 2)
+    if chance.random() < 0.1:
+        return Blow("room", int(2 ** (8 + 11 * chance.random())), "full")
     point = chance.choice((*POINTS, "any", "any"))
     nth = int(2 ** (chance.random() * (6.5 if point == "any" else 4)))
-    hows = {"write": ("before", "after", "torn", "full"), "fsync": ("before", "after", "full")}
+    torn = ("before", "after", "torn", "full")
+    hows = {"write": torn, "sqlite": torn, "fsync": ("before", "after", "full")}
     return Blow(point, nth, chance.choice(hows.get(point, ("before", "after"))))
 
 
