@@ -83,7 +83,7 @@ class LineLog:
         except FileNotFoundError:
             raise StorageError(
                 f"{self.path} is missing, {self._recorded:,} bytes of it were recorded",
-                hint="restore it, or run `batchctl doctor`",
+                hint="put it back, or `batchctl doctor --repair` fetches again what the provider still has",
             ) from None
         except OSError as error:
             if self.path.is_symlink() or (self.path.exists() and not self.path.is_file()):

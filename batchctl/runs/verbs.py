@@ -10,13 +10,17 @@ from functools import partial
 from batchctl.core.errors import (
     BatchctlError,
     InputError,
+    ProviderError,
     SomeFailedError,
     StillOpenError,
+    StorageError,
+    SystemicError,
     UnknownCreateError,
 )
 from batchctl.core.events import Level
 from batchctl.core.model import IN_DOUBT, MAY_ANSWER, BatchState, Outcome, RunState
 from batchctl.providers.base import Found
+from batchctl.runs.canceling import withdraw_everything
 from batchctl.runs.context import Context
 from batchctl.runs.driving import one_pass, stop_if_asked, until_settled
 from batchctl.runs.finishing import close_open_items, finish, is_settled
@@ -181,16 +185,26 @@ async def _send_again(run: HeldRun) -> None:
 
 
 async def cancel(ctx: Context, name: str) -> None:
-    """Stop a run: nothing more is sent, batches are canceled, what they finished is still collected by `poll`."""
+    """Stop a run: nothing more is sent, batches are canceled, what they finished is still collected by `poll`.
+
+    The provider is asked first: what saves money needs no result file.
+    """
     with Store.open(ctx.state_path) as store, hold(ctx, store, name) as run:
-        recover(run)
         if is_settled(run.row):
             raise InputError(f"run {name} is {run.row.state} already", hint=f"see `batchctl show {name}`")
         if run.row.state is not RunState.CANCELED:
             run.store.runs.move(run.id, RunState.CANCELED, needs=None, at=ctx.now())
             run.refresh()
         try:
+            await withdraw_everything(run)
+            recover(run)
             await one_pass(run, look=True, resubmit=False, all_batches=True)
+        except ProviderError as error:
+            raise SystemicError(error.message, hint=error.hint) from error
+        except StorageError as error:
+            text = f"run {name} is canceled, but what its batches finished cannot be collected yet: {error.message}"
+            way = f"; `batchctl doctor --repair {name}` shows and mends what it can"
+            run.emit("run.not_collected", text + way, level=Level.WARNING)
         finally:
             await run.aclose()
 

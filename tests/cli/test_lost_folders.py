@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 
 from tests.conftest import Desk
@@ -41,3 +42,21 @@ def test_another_name_starts_over_on_purpose(make_desk: MakeDesk) -> None:
     lose_state(desk)
     desk.start("submit", items, "--out", str(desk.folder / "again"), name="again")
     assert desk.creates() == 2
+
+
+def test_the_output_folder_was_deleted(make_desk: MakeDesk) -> None:
+    """Cancel still stops the batches, accept says what is gone, and doctor fetches it again."""
+    desk = make_desk(faults={"batches": [{"nth": 2, "stuck": 0.5}]})
+    desk.start("submit", desk.items(4), "--max-requests", "2")
+    desk.simulator.advance(3600)
+    desk("poll")
+    shutil.rmtree(desk.folder / "out")
+    assert "doctor --repair" in desk("accept", "r", code=1).err
+    canceled = desk("cancel", "r")
+    assert "results.jsonl is missing" in canceled.err
+    assert [row["state"] for row in desk("batches", "r", "--json").rows] == ["collected", "canceling"]
+    assert "the lines of 2 items are gone" in desk("doctor", "--repair").out
+    desk.simulator.advance(3600)
+    desk("poll")
+    assert desk.balanced()["state"] == "canceled"
+    assert {line["id"] for line in desk.lines("results.jsonl")} >= {"i1", "i2"}
