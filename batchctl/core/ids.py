@@ -26,10 +26,9 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The custom id was made for the item with this sequence number; `batch` is known where ids are tagged."""
+    """The custom id was made for the item with this sequence number."""
 
     seq: int
-    batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +64,8 @@ def resolve(custom_id: str, token: str) -> Own | Generated | Foreign:
     """What a custom id in a result stands for; the exact inverse of `custom_id` and `tagged_id`."""
     if not custom_id.startswith(PREFIX):
         return Own(custom_id)
-    match = _compiled(rf"{PREFIX}{token}-(?:({_NUMBER})-)?({_NUMBER})").fullmatch(custom_id)
-    if match is None:
-        return Foreign()
-    batch, seq = match.groups()
-    return Generated(int(seq), None if batch is None else int(batch))
+    match = _compiled(rf"{PREFIX}{token}-(?:(?:{_NUMBER})-)?({_NUMBER})").fullmatch(custom_id)
+    return Foreign() if match is None else Generated(int(match[1]))
 
 
 def intent_key(token: str, batch: int, nonce: int) -> str:
