@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 from collections.abc import Mapping
 from itertools import zip_longest
@@ -15,6 +16,11 @@ def fingerprint(settings: Mapping[str, Any]) -> str:
     """12 hex characters that change with the settings; a setting that is None counts as not given."""
     given = {name: value for name, value in settings.items() if value is not None}
     return _digest(_canonical(given), 12)
+
+
+def key_hint(key: str, salt: str) -> str:
+    """12 hex digits that change with the key and tell nothing else about it; of no use without the salt either."""
+    return hmac.new(salt.encode(), key.encode(errors="replace"), hashlib.sha256).hexdigest()[:12]
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[tuple[str, str, str]]:

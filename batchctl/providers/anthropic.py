@@ -13,9 +13,11 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from batchctl.core.errors import Fault, ProviderError, SystemicError
+from batchctl.core.fingerprint import key_hint
 from batchctl.providers.anthropic_format import ENVELOPE, LIMITS, AnthropicFormat, parse_error
 from batchctl.providers.base import (
     Absent,
+    Account,
     BatchCheck,
     BatchLimits,
     Completion,
@@ -29,7 +31,7 @@ from batchctl.providers.base import (
 from batchctl.providers.errors import ANTHROPIC_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import anthropic_rates
 from batchctl.providers.keys import find_key
-from batchctl.providers.sdk import Sdk, custom_id_of, ids_of, json_array, send_timeout, trusted
+from batchctl.providers.sdk import PORTS, Sdk, address_of, custom_id_of, ids_of, json_array, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_text
 from batchctl.providers.wire import Wire
 
@@ -92,6 +94,7 @@ class AnthropicProvider:
 
     def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
         key = find_key(self.name, api_key)
+        self._hint = partial(key_hint, key)
         self._errors = ErrorReader(self.name, parse_error, ANTHROPIC_MARKS, (key,))
         self._sdk = Sdk(partial(_client, base_url, api_key), _exceptions, self._errors)
         self._wire = Wire(self._errors, AnthropicFormat().parse_completion, anthropic_rates, self._target)
@@ -99,6 +102,14 @@ class AnthropicProvider:
     def limits(self) -> BatchLimits:
         """Anthropic's limits on one batch."""
         return LIMITS
+
+    async def account(self, salt: str) -> Account:
+        """The address and key in use, with the workspace a header asks for."""
+        async with self._sdk.mapped(Call.READ):
+            client = self._sdk.client
+            headers = {name.lower(): value for name, value in client.default_headers.items()}
+            address = address_of(client.base_url, workspace=headers.get("anthropic-workspace-id"))
+        return Account(address, self._hint(salt))
 
     async def submit(self, submission: Submission, uploaded: object) -> Created:  # noqa: ARG002  # no upload step
         """Create the batch with one call that streams the request lines."""
@@ -278,11 +289,8 @@ def _path(batch_id: str) -> str:
     return f"{PATH}/{quote(batch_id, safe='')}"
 
 
-_PORTS = {"http": 80, "https": 443}
-
-
 def _origin(url: Any) -> tuple[str, str | None, int | None]:
-    return url.scheme.lower(), url.hostname, url.port or _PORTS.get(url.scheme.lower())
+    return url.scheme.lower(), url.hostname, url.port or PORTS.get(url.scheme.lower())
 
 
 def _client(base_url: str | None, api_key: str | None) -> Any:

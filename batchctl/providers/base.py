@@ -165,6 +165,19 @@ class BatchCheck:
     systemic: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Where batches go and whose they are, as far as it may be written down.
+
+    Args:
+        address: the base URL without user and query, and the organization, project or workspace asked for in headers.
+        key_hint: 12 hex digits that change with the key; the key itself cannot be told from them.
+    """
+
+    address: str
+    key_hint: str
+
+
 class BatchProvider(Protocol):
     """The batch lane of a provider. Methods raise `ProviderError`, classified; nothing is retried inside."""
 
@@ -172,6 +185,10 @@ class BatchProvider(Protocol):
 
     def limits(self) -> BatchLimits:
         """The provider's limits on one batch."""
+        ...
+
+    async def account(self, salt: str) -> Account:
+        """The address and key in use; `salt` goes into the hint. Nothing is sent."""
         ...
 
     async def submit(self, submission: Submission, uploaded: Callable[[str], None]) -> Created:

@@ -13,9 +13,11 @@ from urllib.parse import quote
 import msgspec
 
 from batchctl.core.errors import Fault, ProviderError
+from batchctl.core.fingerprint import key_hint
 from batchctl.core.model import ErrorKind
 from batchctl.providers.base import (
     Absent,
+    Account,
     BatchCheck,
     BatchFault,
     BatchLimits,
@@ -32,7 +34,7 @@ from batchctl.providers.errors import OPENAI_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import openai_rates
 from batchctl.providers.keys import find_key
 from batchctl.providers.openai_format import LIMITS, OpenAIFormat, classify_error, parse_error
-from batchctl.providers.sdk import Sdk, ids_of, send_timeout, trusted
+from batchctl.providers.sdk import Sdk, address_of, ids_of, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_unix
 from batchctl.providers.wire import Wire
 
@@ -123,6 +125,7 @@ class OpenAIProvider:
 
     def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
         key = find_key(self.name, api_key)
+        self._hint = partial(key_hint, key)
         self._errors = ErrorReader(self.name, parse_error, OPENAI_MARKS, (key,))
         self._sdk = Sdk(partial(_client, base_url, key), _exceptions, self._errors)
         self._wire = Wire(self._errors, OpenAIFormat().parse_completion, openai_rates, self._target)
@@ -130,6 +133,13 @@ class OpenAIProvider:
     def limits(self) -> BatchLimits:
         """OpenAI's limits on one batch."""
         return LIMITS
+
+    async def account(self, salt: str) -> Account:
+        """The address and key in use, with the organization and project of the SDK's own variables."""
+        async with self._sdk.mapped(Call.READ):
+            client = self._sdk.client
+            address = address_of(client.base_url, organization=client.organization, project=client.project)
+        return Account(address, self._hint(salt))
 
     async def submit(self, submission: Submission, uploaded: Callable[[str], None]) -> Created:
         """Upload the request lines, unless an earlier try did, and create the batch with one call."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
 from typing import IO, Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -23,6 +24,7 @@ CONNECT_TIMEOUT = 15.0  # seconds
 READ_TIMEOUT = 60.0  # seconds for a short answer, and between two pieces of a download
 SEND_RATE = 1_000_000  # bytes a second a slow uplink must reach
 CHUNK = 256 * 1024
+PORTS = {"http": 80, "https": 443}
 
 
 @cache
@@ -176,6 +178,15 @@ class _Id(msgspec.Struct):
 
 
 _ID = msgspec.json.Decoder(_Id)
+
+
+def address_of(base_url: Any, **scopes: str | None) -> str:
+    """A base URL as it may be written down, and the parts of an account (by name) that headers ask for."""
+    url = urlsplit(str(base_url))
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
+    port = "" if url.port in (None, PORTS.get(url.scheme)) else f":{url.port}"
+    named = [f"{name} {value}" for name, value in scopes.items() if value]
+    return ", ".join([f"{url.scheme}://{host}{port}{url.path.rstrip('/')}", *named])
 
 
 def custom_id_of(line: bytes) -> str | None:

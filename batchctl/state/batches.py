@@ -33,12 +33,13 @@ class Batches(BatchPacking):
             row = self._db.row("SELECT looks FROM batches WHERE run_id = ? AND number = ?", (run_id, number))
         return 0 if row is None else int(row[0])
 
-    def look_later(self, run_id: int, number: int, next_check_at: datetime) -> None:
-        """Put off the next look at a batch, because this one failed."""
+    def look_later(self, run_id: int, number: int, next_check_at: datetime, *, anew: bool = False) -> None:
+        """Put off the next look at a batch, because this one failed; with `anew`, looks are counted from there."""
         with self._db.transaction():
             changed = self._db.change(
-                "UPDATE batches SET next_check_at = ? WHERE run_id = ? AND number = ?",
-                (stamp(next_check_at), run_id, number),
+                "UPDATE batches SET next_check_at = ?1, looks = CASE WHEN ?2 THEN 0 ELSE looks END"
+                " WHERE run_id = ?3 AND number = ?4",
+                (stamp(next_check_at), anew, run_id, number),
             )
             expect(changed, 1, f"batch {number} of run {run_id}")
 
@@ -56,8 +57,21 @@ class Batches(BatchPacking):
             leave(self._db, run_id, number, stamp(at))
             self._move(run_id, number, BatchState.ABANDONED)
 
-    def intend(self, run_id: int, number: int, key: str, at: datetime) -> None:
+    def intend(
+        self,
+        run_id: int,
+        number: int,
+        key: str,
+        at: datetime,
+        *,
+        address: str | None = None,
+        key_hint: str | None = None,
+    ) -> None:
         """Write down, durably, that a waiting batch is about to be sent.
+
+        Args:
+            address: where to; None where that is not known.
+            key_hint: tells one API key from another, and nothing else about it.
 
         Raises:
             StaleStateError: it is not waiting, or the key was used before.
@@ -65,7 +79,15 @@ class Batches(BatchPacking):
         with self._db.transaction(durable=True):
             try:
                 self._move(
-                    run_id, number, BatchState.SUBMITTING, key=key, intent_at=stamp(at), not_before=None, faults="[]"
+                    run_id,
+                    number,
+                    BatchState.SUBMITTING,
+                    key=key,
+                    intent_at=stamp(at),
+                    address=address,
+                    key_hint=key_hint,
+                    not_before=None,
+                    faults="[]",
                 )
             except sqlite3.IntegrityError as error:
                 raise StaleStateError(f"intent key {key} was used before") from error
@@ -137,6 +159,7 @@ class Batches(BatchPacking):
         refusals: int,
         lost: int = 0,
         keep_file: bool = False,
+        faults: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         """Put back, durably, a batch that is surely not at the provider, or was refused whole for lack of room.
 
@@ -145,6 +168,7 @@ class Batches(BatchPacking):
             refusals: queue-full refusals so far.
             lost: creates in a row that never arrived; any answer of the provider ends the row.
             keep_file: its uploaded input file can be used again; dropped all the same where an item has left the batch.
+            faults: why it waits, where a person can do something about it.
         """
         with self._db.transaction(durable=True):
             self._move(
@@ -161,6 +185,7 @@ class Batches(BatchPacking):
                         "submitted_at",
                         "expires_at",
                         "next_check_at",
+                        "stalls_at",
                     )
                 ),
                 provider_counts="{}",
@@ -170,6 +195,7 @@ class Batches(BatchPacking):
                 not_before=stamp_or_none(not_before),
                 refusals=refusals,
                 lost=lost,
+                faults=to_json([dict(fault) for fault in faults]),
             )
             resize(self._db, run_id, number)
 
@@ -182,6 +208,7 @@ class Batches(BatchPacking):
                 BatchState.UNKNOWN,
                 batch_id=None,
                 certain=1,
+                looks=0,
                 faults=to_json([{"code": "unknown", "message": reason}]),
             )
 
@@ -195,8 +222,9 @@ class Batches(BatchPacking):
         next_check_at: datetime | None,
         failures: int = 0,
         expires_at: datetime | None = None,
+        stalls_at: datetime | None = None,
     ) -> None:
-        """Write down one look at a batch; None keeps the status, counts or deadline as they are.
+        """Write down one look at a batch; None keeps the status, counts or times as they are.
 
         Args:
             failures: looks that failed in a row.
@@ -208,12 +236,13 @@ class Batches(BatchPacking):
             changed = self._db.change(
                 "UPDATE batches SET provider_status = coalesce(?, provider_status),"  # noqa: S608  # our own states
                 " provider_counts = coalesce(?, provider_counts), expires_at = coalesce(?, expires_at),"
-                " next_check_at = ?, check_failures = ?"
+                " stalls_at = coalesce(?, stalls_at), next_check_at = ?, check_failures = ?"
                 f" WHERE run_id = ? AND number = ? AND state IN ({quoted(FOLLOWED)})",
                 (
                     status,
                     None if counts is None else to_json(dict(counts)),
                     stamp_or_none(expires_at),
+                    stamp_or_none(stalls_at),
                     stamp_or_none(next_check_at),
                     failures,
                     run_id,

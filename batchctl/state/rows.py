@@ -116,6 +116,8 @@ class BatchRow:
     last_seq: int
     key: str | None
     intent_at: datetime | None
+    address: str | None
+    key_hint: str | None
     file_id: str | None
     batch_id: str | None
     certain: bool
@@ -126,6 +128,7 @@ class BatchRow:
     ended_at: datetime | None
     collected_at: datetime | None
     next_check_at: datetime | None
+    stalls_at: datetime | None
     not_before: datetime | None
     check_failures: int
     refusals: int
