@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -55,7 +54,6 @@ class Slice:
     totals: Totals = field(default_factory=Totals)
     late: int = 0
     systemic: ItemError | None = None
-    stop_reasons: Counter[str] = field(default_factory=Counter)
 
     def take(self, row: ItemRow | Member, answer: Answer, decision: Decision | None = None) -> Outcome:
         """Judge one answer and append its line; the item must still be open.
@@ -101,8 +99,6 @@ class Slice:
             error = ItemError("invalid_reply", problem, ErrorKind.PERMANENT, code=answer.stop_reason)
             self._fail(row, Outcome.INVALID, error, answer.text, Decision.FINAL)
             return Outcome.INVALID
-        if answer.stop_reason:
-            self.stop_reasons[answer.stop_reason] += 1
         line = self.line_of(row, answer, output, cost)
         offset, length = self.run.results.append(line)
         self.successes.append(Success(row.seq, offset, length))
