@@ -89,7 +89,7 @@ class CsvReader:
             elif header is None:
                 header = self._checked(row, start)
             elif len(row) != len(header):
-                yield BadRecord(start, _wrong_width(len(row), len(header)), "is a quote or delimiter missing?")
+                yield BadRecord(start, _wrong_width(len(row), len(header)))
             else:
                 yield Record(start, None, dict(zip(header, row, strict=True)))
 
@@ -104,11 +104,11 @@ class CsvReader:
         return header
 
     def _bad_header(self, problem: BadRecord) -> InputError:
-        return InputError(f"{self._path} line {problem.line}: {problem.reason}", hint=problem.hint)
+        return InputError(f"{self._path} line {problem.line}: {problem.reason}", hint="the first line names the columns")
 
 
 def _wrong_width(cells: int, columns: int) -> str:
-    return f"{cells} cell{'' if cells == 1 else 's'}, but the header has {columns}"
+    return f"{cells} cell{'' if cells == 1 else 's'}, but the header has {columns}: is a quote or delimiter missing?"
 
 
 def _explained(error: csv.Error) -> str:

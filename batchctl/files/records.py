@@ -24,11 +24,10 @@ class Record(msgspec.Struct, gc=False):
 
 
 class BadRecord(msgspec.Struct, gc=False):
-    """A record that cannot be read."""
+    """A record that cannot be read, and why, with the way out where there is one."""
 
     line: int
     reason: str
-    hint: str | None = None
 
 
 def bad_utf8(line: int, raw: bytes) -> BadRecord:
@@ -37,13 +36,13 @@ def bad_utf8(line: int, raw: bytes) -> BadRecord:
         raw.decode()
     except UnicodeDecodeError as error:
         where = f"byte {error.start + 1} of the line (0x{raw[error.start]:02x})"
-        return BadRecord(line, f"not UTF-8 at {where}", "save the file as UTF-8, as with `iconv -t utf-8`")
+        return BadRecord(line, f"not UTF-8 at {where}: save the file as UTF-8, as with `iconv -t utf-8`")
     raise AssertionError("the line is UTF-8")
 
 
 def too_long(line: int, limit: int) -> BadRecord:
     """The record of a line that was not read to its end."""
-    return BadRecord(line, f"the line is longer than {limit:,} bytes", "is the file one object a line?")
+    return BadRecord(line, f"the line is longer than {limit:,} bytes: is the file one object a line?")
 
 
 def skip_line(stream: BinaryIO) -> bool:
