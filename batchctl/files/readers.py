@@ -38,14 +38,13 @@ _DECODER = msgspec.json.Decoder(dict[str, Any])
 class Source:
     """One input; iterating reads it from its start to its end, lazily.
 
-    `blank`, `bytes_read` (as stored), `sha256` (hex, of the bytes as stored) and `modified_ns` (0 for standard input)
+    `bytes_read` (as stored), `sha256` (hex, of the bytes as stored) and `modified_ns` (0 for standard input)
     are right once it is exhausted.
     """
 
     def __init__(self, path: str, format: str, max_line_bytes: int) -> None:  # noqa: A002  # the option's name
         self.path = path
         self.format = format
-        self.blank = 0
         self.bytes_read = 0
         self.sha256 = ""
         self.modified_ns = 0
@@ -81,13 +80,11 @@ class Source:
         from batchctl.files.readers_csv import CsvReader
 
         with self._opened() as stream:
-            reader = CsvReader(stream, self.path, "\t" if self.format == "tsv" else ",", self._max_line_bytes)
-            yield from reader
-            self.blank = reader.blank
+            yield from CsvReader(stream, self.path, "\t" if self.format == "tsv" else ",", self._max_line_bytes)
 
     def _jsonl(self) -> Iterator[Record | BadRecord]:
         limit = self._max_line_bytes
-        self.blank = number = 0
+        number = 0
         with self._opened() as stream:
             for line in iter(partial(stream.readline, limit + 2), b""):
                 number += 1
@@ -97,7 +94,7 @@ class Source:
                         skip_line(stream)
                     yield too_long(number, limit)
                 elif not raw:
-                    self.blank += 1
+                    continue
                 elif not (raw.isascii() or _is_utf8(raw)):
                     yield bad_utf8(number, line)
                 elif number == 1 and raw in (b"[", b"{"):

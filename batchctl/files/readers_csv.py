@@ -50,14 +50,11 @@ class _Lines:
 class CsvReader:
     """The records of a CSV or TSV stream; the first line that is not blank names the fields.
 
-    `blank` counts the blank lines passed.
-
     Raises:
         InputError: (when iterated) the header cannot be used.
     """
 
     def __init__(self, stream: BufferedReader, path: str, delimiter: str, max_line_bytes: int) -> None:
-        self.blank = 0
         self._path = path
         self._lines = _Lines(stream, max_line_bytes)
         csv.field_size_limit(max_line_bytes)
@@ -85,7 +82,7 @@ class CsvReader:
                     raise self._bad_header(problem)
                 yield problem
             elif not row or (len(row) == 1 and not row[0].strip() and header != row and len(header or "ab") > 1):
-                self.blank += self._lines.number - start + 1
+                continue  # a blank line
             elif header is None:
                 header = self._checked(row, start)
             elif len(row) != len(header):
@@ -104,7 +101,7 @@ class CsvReader:
         return header
 
     def _bad_header(self, problem: BadRecord) -> InputError:
-        return InputError(f"{self._path} line {problem.line}: {problem.reason}", hint="the first line names the columns")
+        return InputError(f"{self._path} line {problem.line}: {problem.reason}", hint="the first line names the fields")
 
 
 def _wrong_width(cells: int, columns: int) -> str:

@@ -57,7 +57,6 @@ class Cut:
     bad: int = 0
     oversize: int = 0
     repaired: int = 0
-    blank: int = 0
     problems: list[Problem] = field(default_factory=list)  # the first ones, for people
     batches: list[PlannedBatch] = field(default_factory=list)
     inputs: list[dict[str, object]] = field(default_factory=list)
@@ -139,7 +138,6 @@ class Cutter:
                 self._take(record, index, source.path)
                 if len(self._pending) >= CHUNK_ROWS:
                     self._flush()
-            self.cut.blank += source.blank
             self.cut.inputs.append(
                 {
                     "path": source.path,

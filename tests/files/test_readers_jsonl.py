@@ -66,13 +66,6 @@ def test_every_spelling_of_two_items(tmp_path: Path, data: bytes, lines: list[in
     assert raws(read(tmp_path, data)) == list(zip(lines, [A, B], strict=True))
 
 
-def test_blank_lines_are_counted(tmp_path: Path) -> None:
-    """Blank lines are passed over and counted (field report 5)."""
-    source = open_source(write(tmp_path, A + b"\n\n  \r\n" + B + b"\n\n"))
-    assert len(list(source)) == 2
-    assert source.blank == 3
-
-
 def test_an_odd_line_costs_itself_only(tmp_path: Path) -> None:
     """Bytes that are no UTF-8 are named by line and byte; the neighbours are read (field reports 3, 15)."""
     first, bad, last = read(tmp_path, A + b'\n{"id":"\xe9"}\n' + B + b"\n")
