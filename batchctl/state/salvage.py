@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from batchctl.state.connection import open_writable
+from batchctl.state.connection import Database, Translating, open_writable
 from batchctl.state.verify import verify
 
 TABLES = {
@@ -42,38 +44,40 @@ class Salvage:
 
 
 def damage_of(path: Path) -> list[str]:
-    """What SQLite finds wrong in a state file, also one that cannot be opened; empty for a sound one."""
-    connection = _open(path)
-    try:
-        found = [str(text) for (text,) in connection.execute("PRAGMA integrity_check(20)")]
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF not in _DAMAGED:
-            raise
-        return [str(error)]
-    finally:
-        connection.close()
+    """What SQLite finds wrong in a state file, also one that cannot be opened; empty for a sound one.
+
+    Raises:
+        BatchctlError: it could not be looked at (busy, no room, no permission), which says nothing about it.
+    """
+    with Translating(path), closing(_open(path)) as connection:
+        try:
+            found = [str(text) for (text,) in connection.execute("PRAGMA integrity_check(20)")]
+        except sqlite3.DatabaseError as error:
+            if error.sqlite_errorcode & 0xFF not in _DAMAGED:
+                raise
+            return [str(error)]
     return [] if found == ["ok"] else found
 
 
 def salvage(path: Path) -> Salvage:
-    """Read what is left of a damaged state file into a new one beside it; the damaged one is only read."""
+    """Read what is left of a damaged state file into a new one beside it; the damaged one is only read.
+
+    Raises:
+        BatchctlError: the new file could not be written.
+    """
     fresh = path.with_name(f"{path.name}.rebuilt")
     for name in (fresh, *(fresh.with_name(fresh.name + side) for side in SIDE_FILES)):
         name.unlink(missing_ok=True)
     result = Salvage(fresh)
-    database = open_writable(fresh)
-    old = _open(path)
-    try:
+    with Translating(fresh), closing(open_writable(fresh).connection) as new, closing(_open(path)) as old:
         for table, key in TABLES.items():
-            result.rows[table] = _copy(old, database.connection, table, key)
+            result.rows[table] = _copy(old, new, table, key)
+        database = Database(fresh, new, wal=False)
         if not result.rows["runs"]:
             result.problems.append("no run could be read from it")
         result.problems += [str(text) for (text,) in database.rows("PRAGMA integrity_check(20)") if text != "ok"]
         for run_id, name in database.rows("SELECT id, name FROM runs WHERE state <> 'planning'"):
             result.problems += [f"run {name}: {problem}" for problem in verify(database, run_id)]
-    finally:
-        old.close()
-        database.connection.close()
     return result
 
 
@@ -101,11 +105,25 @@ def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, key: str
     columns = ", ".join(names)
     new.execute("BEGIN")
     for order in (key, ", ".join(f"{name} DESC" for name in key.split(", "))):
-        try:
-            for row in old.execute(f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {order}"):  # noqa: S608
-                new.execute(insert, row)
-        except sqlite3.DatabaseError:
-            continue
-        break
+        rows = _Readable(old, f"SELECT {columns} FROM {table} NOT INDEXED ORDER BY {order}")  # noqa: S608
+        new.executemany(insert, rows)
+        if rows.whole:
+            break
     new.execute("COMMIT")
     return int(new.execute(f"SELECT count(*) FROM {table}").fetchone()[0])  # noqa: S608
+
+
+class _Readable:
+    """The rows of a query up to the place where the file is damaged; `whole` where there was none."""
+
+    def __init__(self, old: sqlite3.Connection, sql: str) -> None:
+        self._old = old
+        self._sql = sql
+        self.whole = False
+
+    def __iter__(self) -> Iterator[tuple[object, ...]]:
+        try:
+            yield from self._old.execute(self._sql)
+        except sqlite3.DatabaseError:
+            return
+        self.whole = True
