@@ -100,7 +100,6 @@ class ProviderError(BatchctlError):
         type: str | None = None,  # noqa: A002  # the provider's own word
         code: str | None = None,
         retry_after: float | None = None,
-        request_id: str | None = None,
         hint: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
@@ -109,7 +108,6 @@ class ProviderError(BatchctlError):
         self.type = type
         self.code = code
         self.retry_after = retry_after
-        self.request_id = request_id
 
 
 EXIT_CODES: tuple[tuple[int, str], ...] = (

@@ -16,6 +16,7 @@ from batchctl.providers.headers import retry_after
 MAX_TEXT = 500  # characters of a provider's message; it may echo a request
 _KEYS = re.compile(r"\bsk-[\w*-]{3,}")  # providers echo keys with a few characters masked
 _TITLE = re.compile(rb"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
+LONGEST_REQUEST_ID = 64  # characters
 _SHORTEST_KEY = 6  # a shorter one is a placeholder, and replacing it would garble the text
 
 
@@ -120,13 +121,14 @@ class ErrorReader:
         """What an answer other than 2xx means."""
         error = self._parse_error(body, status)
         words = body[: 4 * MAX_TEXT].decode("utf-8", "replace") if error else ""
+        # not in the sync lane, whose messages become items' errors, which are counted by their text
+        request = "" if call is Call.SYNC else _request_of(headers)
         result = self._error(
-            f"{self._name} answered {status}: {error.message if error else _outline(body)}",
+            f"{self._name} answered {status}{request}: {error.message if error else _outline(body)}",
             self._refused_whole(status, words, call) or _fault(status, error, call),
         )
         result.status = status
         result.retry_after = retry_after(headers, datetime.now(UTC))
-        result.request_id = headers.get("request-id") or headers.get("x-request-id")
         if error:
             result.type, result.code = error.type, error.code
         return result
@@ -207,6 +209,12 @@ def _not_found(kind: ErrorKind | None, call: Call) -> Fault:
 def _lost(call: Call) -> Fault:
     """The fault of an answer that did not come, or came unreadable."""
     return Fault.RETRY if call is Call.READ else Fault.AMBIGUOUS
+
+
+def _request_of(headers: Mapping[str, str]) -> str:
+    """The provider's name of a request, which its support asks for."""
+    name = headers.get("request-id") or headers.get("x-request-id")
+    return f" (request {name[:LONGEST_REQUEST_ID]})" if name else ""
 
 
 def _outline(body: bytes) -> str:

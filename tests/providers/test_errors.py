@@ -179,13 +179,15 @@ def test_bodies_become_one_short_line(body: bytes, text: str) -> None:
 
 
 def test_what_an_error_carries() -> None:
-    """Status, the provider's words, its wait and its request id."""
+    """Status, the provider's words, its wait and, where no item's error is made of it, its name of the request."""
     reader, _ = READERS["anthropic"]
     details = {"error_code": "ramp_limit_exceeded"}
     body = json.dumps({"error": {"type": "rate_limit_error", "message": "m", "details": details}}).encode()
-    read = reader.of_answer(429, {"retry-after": "12", "request-id": "req_1"}, body, Call.SYNC)
+    headers = {"retry-after": "12", "request-id": "req_1"}
+    read = reader.of_answer(429, headers, body, Call.SYNC)
     assert (read.status, read.type, read.code) == (429, "rate_limit_error", "ramp_limit_exceeded")
-    assert (read.retry_after, read.request_id, read.fault) == (12.0, "req_1", Fault.RETRY)
+    assert (read.message, read.retry_after, read.fault) == ("anthropic answered 429: m", 12.0, Fault.RETRY)
+    assert reader.of_answer(429, headers, body, Call.CREATE).message == "anthropic answered 429 (request req_1): m"
 
 
 def test_sdk_errors_name_real_classes() -> None:
