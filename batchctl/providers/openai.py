@@ -33,7 +33,8 @@ from batchctl.providers.decoding import Number
 from batchctl.providers.errors import OPENAI_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import openai_rates
 from batchctl.providers.keys import find_key
-from batchctl.providers.openai_format import LIMITS, OpenAIFormat, classify_error, parse_error
+from batchctl.providers.openai_format import LIMITS
+from batchctl.providers.openai_results import classify_error, parse_completion, parse_error
 from batchctl.providers.sdk import Sdk, address_of, ids_of, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_unix
 from batchctl.providers.wire import Wire
@@ -128,7 +129,7 @@ class OpenAIProvider:
         self._hint = partial(key_hint, key)
         self._errors = ErrorReader(self.name, parse_error, OPENAI_MARKS, (key,))
         self._sdk = Sdk(partial(_client, base_url, key), _exceptions, self._errors)
-        self._wire = Wire(self._errors, OpenAIFormat().parse_completion, openai_rates, self._target)
+        self._wire = Wire(self._errors, parse_completion, openai_rates, self._target)
 
     def limits(self) -> BatchLimits:
         """OpenAI's limits on one batch."""

@@ -15,7 +15,7 @@ import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
 from batchctl.core.errors import Fault, ProviderError
-from batchctl.providers import anthropic_format, openai_format
+from batchctl.providers import anthropic_format, openai_results
 from batchctl.providers.anthropic import _exceptions as anthropic_exceptions
 from batchctl.providers.errors import ANTHROPIC_MARKS, OPENAI_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.openai import _exceptions as openai_exceptions
@@ -25,7 +25,7 @@ READERS = {
     "anthropic": (
         ErrorReader("anthropic", anthropic_format.parse_error, ANTHROPIC_MARKS, (KEY,)), anthropic_exceptions(),
     ),
-    "openai": (ErrorReader("openai", openai_format.parse_error, OPENAI_MARKS, (KEY, None)), openai_exceptions()),
+    "openai": (ErrorReader("openai", openai_results.parse_error, OPENAI_MARKS, (KEY, None)), openai_exceptions()),
 }  # fmt: skip
 REQUEST = httpx2.Request("POST", "http://127.0.0.1/", headers={"Authorization": f"Bearer {KEY}"})
 

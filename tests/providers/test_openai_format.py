@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from batchctl.core.errors import InputError
 from batchctl.core.model import ErrorKind, Outcome, Usage
-from batchctl.providers.openai_format import CHAT, EMBEDDINGS, RESPONSES, OpenAIFormat, classify_error, parse_error
+from batchctl.providers.openai_format import CHAT, EMBEDDINGS, RESPONSES, OpenAIFormat
+from batchctl.providers.openai_results import classify_error, parse_error
 from tests.providers.test_anthropic_format import strings
 
 FORM = OpenAIFormat()
