@@ -66,7 +66,7 @@ class _Batch(msgspec.Struct):
 
     def created(self) -> Created:
         """The batch as an accepted create."""
-        return Created(self.id, self.processing_status, from_text(self.created_at), from_text(self.expires_at))
+        return Created(self.id, self.processing_status, from_text(self.expires_at))
 
 
 class _Page(msgspec.Struct):
@@ -134,7 +134,6 @@ class AnthropicProvider:
         # an ended batch without an address (archived) must fail at the download, not pass as one without answers
         results = batch.results_url or f"{_path(batch_id)}/results"
         return BatchCheck(
-            batch_id=batch_id,
             phase=phase,
             status=batch.processing_status,
             counts=counts,

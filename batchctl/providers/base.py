@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import IO, Any, Protocol
 
+from batchctl.core.limiter import Amounts
 from batchctl.core.model import Answer, Usage
 
 
@@ -66,7 +67,6 @@ class Created:
 
     batch_id: str
     status: str
-    created_at: datetime | None
     expires_at: datetime | None
 
 
@@ -148,7 +148,6 @@ class BatchCheck:
         systemic: `phase` is FAILED because of the account or the model, whatever lines it names.
     """
 
-    batch_id: str
     phase: Phase
     status: str
     counts: Mapping[str, int]
@@ -158,7 +157,6 @@ class BatchCheck:
     canceled: bool = False
     expired: bool = False
     outputs: tuple[str, ...] = ()
-    input_file: str | None = None
     faults: tuple[BatchFault, ...] = ()
     queue_full: bool = False
     too_large: bool = False
@@ -303,8 +301,8 @@ class RequestFormat(Protocol):
         """Endpoint and body of a batch line that `head` began."""
         ...
 
-    def charge(self, usage: Usage) -> dict[str, int]:
-        """What one request takes of the sync lane's limits a minute: `requests`, `tokens` and, apart, `output`."""
+    def charge(self, usage: Usage) -> Amounts:
+        """What one request takes of the sync lane's limits a minute; no output where it is not limited apart."""
         ...
 
     def problems(self, body: Mapping[str, Any], endpoint: str) -> list[str]:

@@ -14,12 +14,10 @@ import msgspec
 
 from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.fingerprint import key_hint
-from batchctl.core.model import ErrorKind
 from batchctl.providers.base import (
     Absent,
     Account,
     BatchCheck,
-    BatchFault,
     BatchLimits,
     Completion,
     Created,
@@ -29,86 +27,19 @@ from batchctl.providers.base import (
     Submission,
     Unknown,
 )
-from batchctl.providers.decoding import Number
 from batchctl.providers.errors import OPENAI_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import openai_rates
 from batchctl.providers.keys import find_key
 from batchctl.providers.openai_format import LIMITS
-from batchctl.providers.openai_results import classify_error, parse_completion, parse_error
+from batchctl.providers.openai_objects import BATCH, BATCHES, FILE, FILES, METADATA_KEY, Batch, File, Page, T
+from batchctl.providers.openai_results import parse_completion, parse_error
 from batchctl.providers.sdk import Sdk, address_of, ids_of, send_timeout, trusted
 from batchctl.providers.times import LOOK_BACK, earliest, from_unix
 from batchctl.providers.wire import Wire
 
-METADATA_KEY = "batchctl_key"
 WINDOW = "24h"  # the only one there is
 PAGE = 100
 FILES_PAGE = 1000
-
-_PHASES = {
-    "cancelling": Phase.CANCELING,
-    "canceling": Phase.CANCELING,
-    "completed": Phase.ENDED,
-    "expired": Phase.ENDED,
-    "cancelled": Phase.ENDED,
-    "canceled": Phase.ENDED,
-    "failed": Phase.FAILED,
-}
-"""Every word that ends or changes a wait; vendors that copy the API write them in upper case or with one l."""
-
-
-class _Fault(msgspec.Struct):
-    code: str | None = None
-    message: str | None = None
-    line: int | None = None
-
-
-class _Faults(msgspec.Struct):
-    data: list[_Fault] | None = None
-
-
-class _Batch(msgspec.Struct):
-    id: str
-    status: str = "unknown"
-    created_at: Number = None
-    expires_at: Number = None
-    errors: _Faults | None = None
-    request_counts: dict[str, int | None] | None = None
-    metadata: dict[str, str | None] | None = None
-    input_file_id: str | None = None
-    output_file_id: str | None = None
-    error_file_id: str | None = None
-
-    def created(self) -> Created:
-        """The batch as an accepted create."""
-        return Created(self.id, self.status, from_unix(self.created_at), from_unix(self.expires_at))
-
-    def faults(self) -> tuple[BatchFault, ...]:
-        """Why it was refused whole."""
-        given = (self.errors and self.errors.data) or []
-        return tuple(BatchFault(fault.code or "unknown", fault.message or "", fault.line) for fault in given)
-
-
-class _File(msgspec.Struct):
-    id: str
-    filename: str | None = None
-    created_at: Number = None
-    bytes: Number = None
-
-
-class _Page(msgspec.Struct):
-    data: list[_Batch]
-    has_more: bool | None = None
-
-
-class _FilePage(msgspec.Struct):
-    data: list[_File]
-    has_more: bool | None = None
-
-
-_BATCH = msgspec.json.Decoder(_Batch)
-_PAGE = msgspec.json.Decoder(_Page)
-_FILE = msgspec.json.Decoder(_File)
-_FILE_PAGE = msgspec.json.Decoder(_FilePage)
 
 
 class OpenAIProvider:
@@ -160,7 +91,7 @@ class OpenAIProvider:
                 "metadata": {METADATA_KEY: submission.key},
             },
         )
-        return self._sdk.read(_BATCH, reply, Call.CREATE).created()
+        return self._sdk.read(BATCH, reply, Call.CREATE).created()
 
     async def _upload(self, submission: Submission) -> str:
         timeout = send_timeout(submission.size)
@@ -174,38 +105,12 @@ class OpenAIProvider:
                 body={"purpose": "batch"},
                 files={"file": (_filename(submission), lines, "application/jsonl")},
             )
-        return self._sdk.read(_FILE, reply, Call.CREATE).id
+        return self._sdk.read(FILE, reply, Call.CREATE).id
 
     async def check(self, batch_id: str) -> BatchCheck:
         """Ask how a batch stands."""
         reply = await self._sdk.call("get", f"/batches/{_escaped(batch_id)}", Call.READ)
-        batch = self._sdk.read(_BATCH, reply, Call.READ)
-        word = batch.status.lower()
-        outputs = tuple(file_id for file_id in (batch.output_file_id, batch.error_file_id) if file_id)
-        phase = _PHASES.get(word, Phase.IN_PROGRESS)
-        if phase is Phase.FAILED and outputs:
-            phase = Phase.ENDED  # it ran: what it answered is there to be collected
-        faults = batch.faults() if phase is Phase.FAILED else ()
-        words = [f"{fault.code} {fault.message}" for fault in faults]
-        return BatchCheck(
-            batch_id=batch_id,
-            phase=phase,
-            status=batch.status,
-            counts={name: count for name, count in (batch.request_counts or {}).items() if count is not None},
-            created_at=from_unix(batch.created_at),
-            expires_at=from_unix(batch.expires_at),
-            server_time=reply.server_time,
-            canceled=word in ("cancelling", "canceling", "cancelled", "canceled"),
-            expired=word == "expired",
-            outputs=outputs if phase is Phase.ENDED else (),
-            input_file=batch.input_file_id or None,
-            faults=faults,
-            queue_full=any(map(OPENAI_MARKS.queue_full.search, words)),
-            too_large=any(map(OPENAI_MARKS.too_large.search, words)),
-            systemic=any(
-                classify_error(None, fault.code, None, fault.message) is ErrorKind.SYSTEMIC for fault in faults
-            ),
-        )
+        return self._sdk.read(BATCH, reply, Call.READ).check(reply.server_time)
 
     async def results(self, check: BatchCheck) -> AsyncIterator[bytes]:
         """The lines of the output file, then those of the error file, in chunks."""
@@ -227,9 +132,8 @@ class OpenAIProvider:
         A kept file can serve several tries, so it tells only where a batch carries no key at all.
         """
         async for batch in self._batches(submission.intent_at):
-            key = (batch.metadata or {}).get(METADATA_KEY)
-            if key == submission.key or (
-                key is None and submission.file_id is not None and batch.input_file_id == submission.file_id
+            if batch.key() == submission.key or (
+                batch.key() is None and submission.file_id is not None and batch.input_file_id == submission.file_id
             ):
                 return Found(batch.created(), certain=True)
         return Absent(await self._uploaded(submission))
@@ -237,14 +141,7 @@ class OpenAIProvider:
     async def listed(self, since: datetime) -> AsyncIterator[Listed]:
         """All batches of the account created since then, newest first."""
         async for batch in self._batches(since):
-            yield Listed(
-                created=batch.created(),
-                key=(batch.metadata or {}).get(METADATA_KEY),
-                requests=(batch.request_counts or {}).get("total") or 0,
-                ids_at=batch.input_file_id,
-                input_file=batch.input_file_id,
-                refused=_PHASES.get(batch.status.lower()) is Phase.FAILED,
-            )
+            yield batch.listed()
 
     async def custom_ids(self, batch: Listed) -> AsyncIterator[str]:
         """The custom ids in the input file of a listed batch; none where the file is gone."""
@@ -284,20 +181,32 @@ class OpenAIProvider:
         client = self._sdk.client
         return str(client.base_url), {**client.default_headers, "Authorization": f"Bearer {client.api_key}"}
 
-    async def _batches(self, intent_at: datetime) -> AsyncIterator[_Batch]:
-        """Listed batches created since an intent; pages are newest first."""
-        params: dict[str, Any] = {"limit": PAGE}
+    def _batches(self, intent_at: datetime) -> AsyncIterator[Batch]:
+        """Batches created since an intent, newest first."""
+        return self._listed_since(intent_at, "/batches", BATCHES, {"limit": PAGE})
+
+    def _files(self, intent_at: datetime) -> AsyncIterator[File]:
+        """Input files uploaded since an intent, newest first."""
+        return self._listed_since(
+            intent_at, "/files", FILES, {"purpose": "batch", "order": "desc", "limit": FILES_PAGE}
+        )
+
+    async def _listed_since(
+        self, intent_at: datetime, path: str, decoder: msgspec.json.Decoder[Page[T]], query: dict[str, Any]
+    ) -> AsyncIterator[T]:
+        """The entries of a list, page after page, as far back as an intent's create or upload can be."""
+        params = query
         while True:
-            reply = await self._sdk.call("get", "/batches", Call.READ, params=params)
-            page = self._sdk.read(_PAGE, reply, Call.READ)
+            reply = await self._sdk.call("get", path, Call.READ, params=params)
+            page = self._sdk.read(decoder, reply, Call.READ)
             since = earliest(intent_at, reply.server_time, datetime.now(UTC)) - LOOK_BACK
-            for batch in page.data:
-                if (from_unix(batch.created_at) or since) < since:
+            for entry in page.data:
+                if (from_unix(entry.created_at) or since) < since:
                     return
-                yield batch
+                yield entry
             if not page.has_more or not page.data:
                 return
-            params = {"limit": PAGE, "after": page.data[-1].id}
+            params = {**query, "after": page.data[-1].id}
 
     async def _uploaded(self, submission: Submission) -> str | None:
         """The id of the intent's input file, if an upload of it arrived whole."""
@@ -309,21 +218,6 @@ class OpenAIProvider:
             if error.fault is Fault.SYSTEMIC:
                 raise
         return None  # also where this server lists no files: the list of batches has decided, the file only saves time
-
-    async def _files(self, intent_at: datetime) -> AsyncIterator[_File]:
-        """Input files uploaded since an intent; pages are newest first."""
-        params: dict[str, Any] = {"purpose": "batch", "order": "desc", "limit": FILES_PAGE}
-        while True:
-            reply = await self._sdk.call("get", "/files", Call.READ, params=params)
-            page = self._sdk.read(_FILE_PAGE, reply, Call.READ)
-            since = earliest(intent_at, reply.server_time, datetime.now(UTC)) - LOOK_BACK
-            for file in page.data:
-                if (from_unix(file.created_at) or since) < since:
-                    return
-                yield file
-            if not page.has_more or not page.data:
-                return
-            params = {**params, "after": page.data[-1].id}
 
 
 class _Lines(io.RawIOBase):
