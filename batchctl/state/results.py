@@ -36,7 +36,6 @@ class Results:
         cost_usd: float = 0.0,
         unpriced: int = 0,
         late: int = 0,
-        durable: bool = False,
     ) -> None:
         """Record a chunk of outcomes and every counter they change, in one transaction.
 
@@ -52,7 +51,7 @@ class Results:
         Raises:
             StaleStateError: an item was not open, or not where the answer says; nothing is changed.
         """
-        with self._db.transaction(durable=durable):
+        with self._db.transaction():
             settled = self._succeed(run_id, number, successes, stamp(at))
             failed = self._fail(run_id, number, lane, failures, stamp(at))
             outcomes = Counter(failure.outcome for failure in failures)

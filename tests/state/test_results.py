@@ -48,8 +48,6 @@ def test_a_chunk_of_outcomes(store: Store) -> None:
         cached_input_tokens=5,
         cost_usd=0.25,
         unpriced=1,
-        late=0,
-        durable=True,
     )
     run = store.runs.by_id(run_id)
     assert run is not None
