@@ -15,6 +15,7 @@ from batchctl.runs.building import Built, ItemProblemError
 from batchctl.state.rows import NewItem
 
 CHUNK_ROWS = 20_000
+SHOWN = 20  # problems that are told to people
 OPEN, FAILED, ERRORED = str(ItemState.OPEN), str(ItemState.FAILED), str(Outcome.ERRORED)
 
 
@@ -95,7 +96,6 @@ class Cutter:
         head: bytes of a line before the body, from (custom id, endpoint).
         skip_bad: bad records become failed items; without it they are only counted and named.
         id_room: bytes a line may grow by when it goes into another batch, because its custom id names the batch.
-        shown: how many problems are kept for people.
     """
 
     def __init__(
@@ -108,7 +108,6 @@ class Cutter:
         sink: Sink,
         skip_bad: bool,
         id_room: int,
-        shown: int = 20,
     ) -> None:
         self._build = build
         self._limits = limits
@@ -119,7 +118,6 @@ class Cutter:
         self._id_room = id_room
         most = limits.bytes - limits.envelope_bytes - limits.separator_bytes - id_room
         self._most_bytes = min(most, limits.request_bytes)  # of one request
-        self._shown = shown
         self._groups: dict[object, tuple[Packer, PlannedBatch]] = {}
         self._pending: list[NewItem] = []
         self._seq = 0
@@ -212,7 +210,7 @@ class Cutter:
     def _refuse(self, line: int, source: int, path: str, reason: str) -> None:
         self.cut.bad += 1
         self._keep_problem(Problem(self._seq, source, path, line, reason))
-        if not self._skip_bad and len(self.cut.problems) >= self._shown:
+        if not self._skip_bad and len(self.cut.problems) >= SHOWN:
             raise bad_input(self.cut.problems, f"at least {self.cut.bad}")
 
     def _oversize(self, built: Built, size: int, line: int, source: int, path: str) -> None:
@@ -222,7 +220,7 @@ class Cutter:
         self._keep_problem(Problem(self._seq, source, path, line, reason, built.id, "request_too_large"))
 
     def _keep_problem(self, problem: Problem) -> None:
-        if len(self.cut.problems) < self._shown:
+        if len(self.cut.problems) < SHOWN:
             self.cut.problems.append(problem)
         offset, length = self._sink.bad(problem)
         self._pending.append(

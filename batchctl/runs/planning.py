@@ -116,7 +116,7 @@ class _RunSink:
         self.bad_lines.close()
 
 
-def survey(request: PlanRequest, *, skip_bad: bool = True) -> Cut:
+def survey(request: PlanRequest) -> Cut:
     """Read the whole input and say what would be sent; sends, stores and creates nothing."""
     form = registry.request_format(request.settings.provider)
     limits = limits_for(form, request.settings)
@@ -126,7 +126,7 @@ def survey(request: PlanRequest, *, skip_bad: bool = True) -> Cut:
         wire_id=partial(wire_id, request.settings, "0" * 8, limits),
         head=form.head,
         sink=_NullSink(),
-        skip_bad=skip_bad,
+        skip_bad=True,
         id_room=id_room(request.settings),
     )
     return cutter.read(request.sources())
