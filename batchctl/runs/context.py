@@ -1,10 +1,10 @@
-"""What every verb is given: clock, sleep, randomness, the event sink and the wish to stop."""
+"""What every verb is given: clock, randomness, the event sink and the wish to stop."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -71,7 +71,6 @@ class Context:
         state_path: the state file.
         emit: where events go.
         now: wall clock, aware and in UTC.
-        sleep: waits some seconds, returning early on a stop.
         simulator: the simulator's address by provider, when it runs inside this process.
     """
 
@@ -79,10 +78,9 @@ class Context:
     emit: Emit
     stop: Stop = field(default_factory=Stop)
     now: Callable[[], datetime] = utc_now
-    sleep: Callable[[float], Awaitable[None]] | None = None
     random: random.Random = field(default_factory=random.Random)
     simulator: Mapping[str, str] = field(default_factory=dict)
 
     async def pause(self, seconds: float) -> None:
         """Wait, or return early because a stop was asked for."""
-        await (self.sleep or self.stop.wait)(seconds)
+        await self.stop.wait(seconds)
