@@ -6,9 +6,10 @@ import io
 import os
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Self
 
 from batchctl.core.errors import StorageError
 from batchctl.files.durable import make_folder, private, storage, sync_folder
@@ -78,6 +79,72 @@ def read_line(file: IO[bytes], offset: int, length: int) -> bytes:
     return data
 
 
+def open_spool(path: Path) -> IO[bytes]:
+    """Open a spool to read single lines from it.
+
+    Raises:
+        StorageError: it is missing or cannot be read.
+    """
+    with _spool_errors(path):
+        return path.open("rb", buffering=0)
+
+
+@contextmanager
+def _spool_errors(path: Path) -> Iterator[None]:
+    try:
+        with storage(path):
+            yield
+    except StorageError as error:
+        if path.exists():
+            raise
+        raise StorageError(
+            f"{path} is missing: the requests of open items stand in it", hint="`batchctl doctor` says what can be done"
+        ) from error
+
+
+class SpoolMender:
+    """Reads lines of a spool that may be damaged or gone, and writes them again in their places.
+
+    Args:
+        create: make the file where it is missing, and let lines be written; without it a missing one is empty.
+    """
+
+    def __init__(self, path: Path, *, create: bool) -> None:
+        self.path = path
+        with storage(path):
+            if create:
+                make_folder(path.parent)
+                self._handle = private(str(path), os.O_RDWR | os.O_CREAT)
+            else:
+                self._handle = private(str(path) if path.exists() else os.devnull, os.O_RDONLY)
+
+    def line(self, offset: int, length: int) -> bytes | None:
+        """The line at an offset, without its newline; None where no line of that length is there."""
+        with storage(self.path):
+            data = os.pread(self._handle, length + 1, offset)
+        return data[:-1] if len(data) == length + 1 and data.endswith(b"\n") else None
+
+    def put(self, offset: int, line: bytes) -> None:
+        """Write a line and its newline at an offset; what lies between lines that were never written is empty."""
+        with storage(self.path):
+            view = memoryview(line + b"\n")
+            while view:
+                done = os.pwrite(self._handle, view, offset)
+                view, offset = view[done:], offset + done
+
+    def sync(self) -> None:
+        """Put everything on the disk."""
+        with storage(self.path):
+            os.fsync(self._handle)
+            sync_folder(self.path.parent)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        os.close(self._handle)
+
+
 class _Slices(io.RawIOBase):
     """Ranges of a file, one after another, as one seekable stream."""
 
@@ -89,7 +156,7 @@ class _Slices(io.RawIOBase):
         self._add(ranges)
         self.size = self._ends[-1] if self._ends else 0
         self.name = str(path)
-        with storage(path):
+        with _spool_errors(path):
             self._handle = os.open(path, os.O_RDONLY)
 
     def _add(self, ranges: Iterable[tuple[int, int]]) -> None:

@@ -11,8 +11,9 @@ from batchctl.core.model import IN_DOUBT, ItemState, RunState
 from batchctl.files.lock import RunLock
 from batchctl.files.names import workdir
 from batchctl.runs.context import Context
-from batchctl.runs.doctor_files import check_file, check_spool, fetch_again, findings_of, mend
+from batchctl.runs.doctor_files import check_file, fetch_again, findings_of, mend
 from batchctl.runs.doctor_lists import check_lists
+from batchctl.runs.doctor_spool import check_spool
 from batchctl.runs.findings import Finding
 from batchctl.runs.held import HeldRun, hold
 from batchctl.runs.planning import discard_plan, was_accepted
@@ -129,13 +130,10 @@ def _lost(ctx: Context, known: set[str]) -> list[str]:
 
 
 async def _run(run: HeldRun, *, repair: bool) -> list[Finding]:
-    found = await _files(run, repair=repair)
-    found += check_spool(run)
+    found = _books(run, repair=repair)
+    found += await _files(run, repair=repair)
+    found += check_spool(run, repair=repair)
     found += _leftovers(run, repair=repair)
-    found += [
-        Finding(run.name, f"the books do not balance: {text}", "restore a copy of the state file")
-        for text in run.store.runs.verify(run.id)
-    ]
     try:
         found += await _intents(run, repair=repair)
         if not run.settings.simulate or run.ctx.simulator:
@@ -143,6 +141,24 @@ async def _run(run: HeldRun, *, repair: bool) -> list[Finding]:
     finally:
         await run.aclose()
     return found
+
+
+def _books(run: HeldRun, *, repair: bool) -> list[Finding]:
+    """Counters that differ from the rows they count."""
+    problems = run.store.runs.verify(run.id)
+    left = set(run.store.runs.recount(run.id) if problems and repair else problems)
+    run.refresh()
+    gone = "rows are lost: put a copy of the state file back, then `doctor --repair` adds the batches it lacks"
+    return [
+        Finding(
+            run.name,
+            f"the books do not balance: {text}",
+            gone if repair and text in left else "counted anew from the items",
+            mendable=not (repair and text in left),
+            mended=repair and text not in left,
+        )
+        for text in [*problems, *sorted(left - set(problems))]
+    ]
 
 
 async def _files(run: HeldRun, *, repair: bool) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Examines a run's result files and spool against the state file, and mends what can be mended."""
+"""Examines a run's result files against the state file, and mends what can be mended."""
 
 from __future__ import annotations
 
@@ -226,16 +226,3 @@ def _answer(run: HeldRun, raw: bytes) -> Answer | None:
         return run.form.parse_result(raw)
     except ValueError:
         return None
-
-
-def check_spool(run: HeldRun) -> list[Finding]:
-    """Whether the requests of open items are there to be sent."""
-    needed = max(
-        (row.offset + (row.length or 0) + 1 for row in _items(run, ItemState.OPEN) if row.offset is not None), default=0
-    )
-    size = run.spool.stat().st_size if run.spool.is_file() else None
-    if not needed or (size is not None and size >= needed):
-        return []
-    what = "is missing" if size is None else f"is shorter than counted ({size:,} bytes, {needed:,} are needed)"
-    way = f"put it back; without it, `batchctl accept {run.name}` closes the run with its open items unanswered"
-    return [Finding(run.name, f"{run.spool} {what}: requests of open items cannot be sent", way)]

@@ -129,7 +129,7 @@ class _Lane:
         self._open = run.row.open
         pending = PendingItems(run, last=run.refresh().planned)
         self.streamed = None if feed is None else StreamedItems(run, feed, self._recorder.commit)
-        self._spool = Spool(run.spool, run.form)
+        self._spool = Spool(run)
         cap = settings.max_cost
         purse = None if cap is None else Purse(run, cap, lambda: self._recorder.cost_usd)
         timeout = timeout_of(settings)

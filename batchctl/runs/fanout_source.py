@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from pathlib import Path
 from typing import Protocol
 
-from batchctl.files.durable import storage
-from batchctl.files.spool import read_line
-from batchctl.providers.base import RequestFormat
+from batchctl.files.spool import open_spool, read_line
 from batchctl.runs.held import HeldRun
+from batchctl.runs.lines import check_line
 from batchctl.state.rows import Member
 
 PAGE = 2_000  # rows; reading a page holds up every other item for a few milliseconds
@@ -60,14 +58,20 @@ class PendingItems:
 class Spool:
     """Reads requests from the spool as the sync lane sends them."""
 
-    def __init__(self, path: Path, form: RequestFormat) -> None:
-        self._form = form
-        with storage(path):
-            self._file = path.open("rb", buffering=0)
+    def __init__(self, run: HeldRun) -> None:
+        self._form = run.form
+        self._token = run.row.token
+        self._file = open_spool(run.spool)
 
     def request(self, member: Member) -> tuple[str, bytes]:
-        """Endpoint and body of an item's request."""
-        return self._form.split(read_line(self._file, member.offset, member.length))
+        """Endpoint and body of an item's request.
+
+        Raises:
+            StorageError: the spool was cut, or another request is in its place.
+        """
+        line = read_line(self._file, member.offset, member.length)
+        check_line(self._token, member, line, self._file.name)
+        return self._form.split(line)
 
     def close(self) -> None:
         """Close the file."""

@@ -9,12 +9,22 @@ from typing import IO
 
 import msgspec
 
-from batchctl.files.spool import SpoolWriter, open_slices, read_line
+from batchctl.core.errors import StorageError
+from batchctl.core.ids import Generated, Own, resolve
+from batchctl.files.spool import SpoolWriter, open_slices, open_spool, read_line
 from batchctl.runs.held import HeldRun
-from batchctl.state.rows import BatchRow, Member
+from batchctl.state.rows import BatchRow, ItemRow, Member
 
 PAGE = 20_000
+LOOKED_AT = 32  # lines of a batch compared with their items before it is sent
 _ID_START = b'{"custom_id":"'  # a tagged id needs no escape, so it ends at the next quote
+
+
+class _Head(msgspec.Struct):
+    custom_id: str
+
+
+_HEAD = msgspec.json.Decoder(_Head)
 
 
 def members(run: HeldRun, batch: BatchRow) -> Iterator[Member]:
@@ -30,8 +40,56 @@ def endpoint_of(run: HeldRun, batch: BatchRow) -> str:
     if not run.settings.requests:
         return run.row.endpoint
     first = next(members(run, batch))
-    with run.spool.open("rb") as spool:
+    with open_spool(run.spool) as spool:
         return run.form.parse_request(msgspec.json.decode(read_line(spool, first.offset, first.length)))[1]
+
+
+def check_requests(run: HeldRun, batch: BatchRow) -> None:
+    """Refuse to send a batch whose lines in the spool are not its items' requests; looks at some, from end to end.
+
+    Raises:
+        StorageError: the spool is missing, cut, or another one.
+    """
+    step = max(1, (batch.last_seq - batch.first_seq) // LOOKED_AT)
+    seqs = {*range(batch.first_seq, batch.last_seq, step), batch.last_seq}
+    with open_spool(run.spool) as spool:
+        for row in run.store.items.by_seqs(run.id, sorted(seqs)).values():
+            if row.batch == batch.number and row.offset is not None and row.length is not None:
+                check_line(run.row.token, row, read_line(spool, row.offset, row.length), str(run.spool))
+
+
+def check_line(token: str, item: ItemRow | Member, line: bytes, path: str) -> None:
+    """Refuse a line that is not the request of an item.
+
+    Raises:
+        StorageError: it is another's, or no request.
+    """
+    if not names(token, item, line) or not line.endswith(b"}"):
+        raise StorageError(
+            f"{path}: the request of item {item.id!r} is not where it was written: the file was damaged or exchanged",
+            hint="`batchctl doctor` says what can be done; nothing of it was sent",
+        )
+
+
+def names(token: str, item: ItemRow | Member, line: bytes) -> bool:
+    """Whether a request line begins with the custom id of an item."""
+    if not line.startswith(_ID_START):
+        return False
+    raw = line[len(_ID_START) : line.find(b'"', len(_ID_START))]
+    if b"\\" not in raw:
+        found = raw.decode("utf-8", "replace")
+    else:
+        try:
+            found = _HEAD.decode(line).custom_id
+        except msgspec.DecodeError:
+            return False
+    match resolve(found, token):
+        case Own(id=item_id):
+            return item_id == item.id
+        case Generated(seq=seq):
+            return seq == item.seq
+        case _:
+            return False
 
 
 def open_batch_lines(run: HeldRun, batch: BatchRow) -> IO[bytes]:
@@ -69,7 +127,7 @@ def _retagged(run: HeldRun, batch: BatchRow) -> IO[bytes]:
     path.unlink(missing_ok=True)
     endpoint = endpoint_of(run, batch)
     writer = SpoolWriter(path)
-    with run.spool.open("rb") as spool:
+    with open_spool(run.spool) as spool:
         for row in members(run, batch):
             line = read_line(spool, row.offset, row.length)
             old_id = line[len(_ID_START) : line.index(b'"', len(_ID_START))].decode()

@@ -8,7 +8,7 @@ import msgspec
 
 from batchctl.core.model import Lane, Outcome
 from batchctl.core.packing import Packer
-from batchctl.files.spool import read_line
+from batchctl.files.spool import open_spool, read_line
 from batchctl.runs.held import HeldRun, id_room
 from batchctl.runs.recording import Slice
 from batchctl.state.rows import Member
@@ -73,7 +73,7 @@ def _group_of(run: HeldRun, member: Member) -> str | None:
     """What may not be mixed in a batch: finished requests may name several models or endpoints."""
     if not run.settings.requests:
         return run.settings.model
-    with run.spool.open("rb") as spool:
+    with open_spool(run.spool) as spool:
         line = msgspec.json.decode(read_line(spool, member.offset, member.length))
     _, endpoint, body = run.form.parse_request(line)
     return f"{endpoint} {body.get('model')}" if run.limits.one_model else endpoint

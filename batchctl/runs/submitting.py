@@ -15,7 +15,7 @@ from batchctl.core.retry import LONGEST_PAUSE, backoff, is_due
 from batchctl.providers.base import Submission
 from batchctl.runs.budget import affordable
 from batchctl.runs.held import HeldRun
-from batchctl.runs.lines import drop_own_lines, endpoint_of, open_batch_lines, size_of
+from batchctl.runs.lines import check_requests, drop_own_lines, endpoint_of, open_batch_lines, size_of
 from batchctl.runs.splitting import halve, refuse_single
 from batchctl.state.rows import BatchRow
 
@@ -85,6 +85,7 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
 
     All that can fail without sending comes before the intent, so that an intent means a create may have happened.
     """
+    check_requests(run, batch)
     now = run.ctx.now()
     key = intent_key(run.row.token, batch.number, run.ctx.random.getrandbits(32))
     provider = run.provider

@@ -12,6 +12,7 @@ from batchctl.core.model import BatchState, RunState, run_sources
 from batchctl.state import verify
 from batchctl.state.changing import expect, quoted
 from batchctl.state.connection import Database
+from batchctl.state.recounting import recount
 from batchctl.state.rows import RUN_COLUMNS, RunRow, run_row, stamp, to_json
 
 DUPLICATES_NAMED = 10
@@ -229,6 +230,10 @@ class Runs:
     def verify(self, run_id: int) -> list[str]:
         """Count everything again from the items and name each difference; empty when the books are right."""
         return verify.verify(self._db, run_id)
+
+    def recount(self, run_id: int) -> list[str]:
+        """Put every counter right from the rows it counts, durably; returns what still does not balance."""
+        return recount(self._db, run_id)
 
     def _one(self, condition: str, value: Any) -> RunRow | None:
         row = self._db.row(f"SELECT {RUN_COLUMNS} FROM runs WHERE {condition}", (value,))  # noqa: S608

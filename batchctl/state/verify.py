@@ -39,10 +39,12 @@ def verify(db: Database, run_id: int) -> list[str]:
 
 
 def _run(db: Database, run_id: int, states: Counter[str], ends: dict[str, int]) -> list[str]:
-    row = db.row("SELECT planned, succeeded, failed, results_bytes, errors_bytes FROM runs WHERE id = ?", (run_id,))
+    row = db.row(
+        "SELECT planned, succeeded, failed, results_bytes, errors_bytes, state FROM runs WHERE id = ?", (run_id,)
+    )
     if row is None:
         return [f"there is no run {run_id}"]
-    planned, succeeded, failed, results_bytes, errors_bytes = row
+    planned, succeeded, failed, results_bytes, errors_bytes, _ = row
     problems = [
         f"{name} is {recorded}, but the items say {counted}"
         for name, recorded, counted in (
@@ -60,6 +62,8 @@ def _run(db: Database, run_id: int, states: Counter[str], ends: dict[str, int]) 
         )
         if ends.get(state, 0) > recorded
     ]
+    if row[5] == "done" and states["open"]:
+        problems.append(f"it is done, but {states['open']} items are open")
     return problems
 
 

@@ -138,21 +138,6 @@ def test_a_torn_tail_and_leftovers_are_cleared(make_desk: MakeDesk) -> None:
     mended(desk, "not counted yet", ".manifest.json.part", "batch-1.jsonl.part")
 
 
-def test_a_missing_spool_is_named_only_where_it_is_needed(make_desk: MakeDesk) -> None:
-    """Requests of open items cannot be made up; a finished run needs none."""
-    desk = make_desk()
-    desk.start("submit", desk.items(3))
-    spool = desk.folder / "state" / "r" / "spool.jsonl"
-    data = spool.read_bytes()
-    spool.write_bytes(data[:-10])
-    assert "shorter than counted" in desk("doctor", code=1).out
-    spool.unlink()
-    assert "spool.jsonl is missing" in desk("doctor", "--repair", code=1).out
-    desk.simulator.advance(LATER)
-    desk("poll")
-    assert desk("doctor").out == ""
-
-
 @PROVIDERS
 def test_a_restored_older_state_file_gets_its_batches_back(make_desk: MakeDesk, provider: str) -> None:
     """Batches created after the copy are found in the provider's lists, by key or by custom ids (field report 181)."""
