@@ -44,7 +44,6 @@ class QueueLimits:
 
     requests: int | None = None
     tokens: int | None = None
-    batches: int | None = None
 
 
 def admissible(
@@ -62,8 +61,6 @@ def admissible(
     """
     if open_batches == 0:
         return True
-    return (
-        (limits.requests is None or open_requests + requests <= limits.requests)
-        and (limits.tokens is None or open_tokens + tokens <= limits.tokens)
-        and (limits.batches is None or open_batches < limits.batches)
+    return (limits.requests is None or open_requests + requests <= limits.requests) and (
+        limits.tokens is None or open_tokens + tokens <= limits.tokens
     )

@@ -48,9 +48,7 @@ def _next(run: HeldRun) -> BatchRow | None:
     now = run.ctx.now()
     waiting = run.store.batches.in_state(run.id, BatchState.WAITING)
     ready = [batch for batch in waiting if is_due(batch.not_before, now, 0.0)]
-    limits = QueueLimits(
-        requests=run.settings.max_queued_requests, tokens=run.settings.max_enqueued_tokens, batches=None
-    )
+    limits = QueueLimits(requests=run.settings.max_queued_requests, tokens=run.settings.max_enqueued_tokens)
     opened = run.store.batches.open_load(run.id)
     return next(
         (
