@@ -196,7 +196,6 @@ def create_row(ctx: Context, request: PlanRequest, store: Store, token: str) -> 
         model=settings.model or "",
         settings=settings.as_dict(),
         fingerprint=settings.fingerprint(),
-        inputs=[],
         out=request.out,
         at=ctx.now(),
     )

@@ -49,7 +49,6 @@ class Runs:
         model: str,
         settings: Mapping[str, Any],
         fingerprint: str,
-        inputs: Sequence[Any],
         out: str,
         at: datetime,
     ) -> int:
@@ -63,7 +62,7 @@ class Runs:
             try:
                 self._db.change(
                     "INSERT INTO runs (name, token, state, provider, endpoint, model, settings, fingerprint, inputs,"
-                    " out, created_at, updated_at) VALUES (?, ?, 'planning', ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    " out, created_at, updated_at) VALUES (?, ?, 'planning', ?, ?, ?, ?, ?, '[]', ?, ?, ?)",
                     (
                         name,
                         token,
@@ -72,7 +71,6 @@ class Runs:
                         model,
                         to_json(dict(settings)),
                         fingerprint,
-                        to_json(list(inputs)),
                         out,
                         now,
                         now,

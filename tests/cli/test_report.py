@@ -84,7 +84,7 @@ def harmless(page: Page) -> None:
 def planned(store: Store, folder: Path, batches: int = 2, **settings: object) -> int:
     """An open run of one item a batch, every text in it hostile."""
     run_id = store.runs.create(
-        "r", "token", "openai", HOSTILE, HOSTILE, {"prompt": HOSTILE, **settings}, HOSTILE, [], str(folder), making.NOW
+        "r", "token", "openai", HOSTILE, HOSTILE, {"prompt": HOSTILE, **settings}, HOSTILE, str(folder), making.NOW
     )
     store.items.add(run_id, [making.new_item(number, number) for number in range(1, batches + 1)])
     for number in range(1, batches + 1):

@@ -31,7 +31,7 @@ def bad_item(seq: int) -> NewItem:
 def create_run(store: Store, name: str = "night", token: str | None = None) -> int:
     """A run in planning."""
     return store.runs.create(
-        name, token or f"token-{name}", "openai", "/v1/chat/completions", "small", {"a": 1}, "f1", [], "runs/n", NOW
+        name, token or f"token-{name}", "openai", "/v1/chat/completions", "small", {"a": 1}, "f1", "runs/n", NOW
     )
 
 

@@ -23,7 +23,7 @@ def finish(store: Store, run_id: int, planned: int, errors_bytes: int = 0) -> No
 def test_a_run_as_it_was_made(store: Store) -> None:
     """Everything given at creation is read back as it was."""
     run_id = store.runs.create(
-        "night", "t0ken", "anthropic", "/v1/messages", "m", {"text": "é\u2028", "n": [1]}, "fp", ["a"], "s3://b/x", NOW
+        "night", "t0ken", "anthropic", "/v1/messages", "m", {"text": "é\u2028", "n": [1]}, "fp", "s3://b/x", NOW
     )
     run = store.runs.by_id(run_id)
     assert run == store.runs.get("night")
@@ -34,7 +34,7 @@ def test_a_run_as_it_was_made(store: Store) -> None:
         "anthropic",
         "/v1/messages",
     )
-    assert (run.settings, run.inputs, run.out) == ({"text": "é\u2028", "n": [1]}, ["a"], "s3://b/x")
+    assert (run.settings, run.inputs, run.out) == ({"text": "é\u2028", "n": [1]}, [], "s3://b/x")
     assert (run.created_at, run.updated_at, run.needs, run.open) == (NOW, NOW, None, 0)
 
 
