@@ -7,14 +7,13 @@ from datetime import timedelta
 from batchctl.core.errors import SystemicError
 from batchctl.core.events import Level
 from batchctl.core.model import Answer, BatchState, ErrorKind, ItemError, Lane, Outcome
-from batchctl.core.retry import backoff
 from batchctl.providers.base import BatchCheck, BatchFault
 from batchctl.runs.held import HeldRun
 from batchctl.runs.input_files import discard_file
 from batchctl.runs.lines import members
 from batchctl.runs.recording import Slice
 from batchctl.runs.splitting import halve
-from batchctl.runs.submitting import MAX_REFUSAL_PAUSE, REFUSAL_PAUSE
+from batchctl.runs.submitting import pause_for_room
 from batchctl.state.rows import BatchRow
 
 
@@ -88,9 +87,8 @@ def _fail(run: HeldRun, batch: BatchRow, guilty: dict[int, BatchFault]) -> None:
 
 
 def _wait_for_room(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
-    scale = min(run.settings.interval / 60.0, 1.0)
     refusals = batch.refusals + 1
-    pause = scale * (REFUSAL_PAUSE / 2 + backoff(refusals, REFUSAL_PAUSE, MAX_REFUSAL_PAUSE, run.ctx.random.random()))
+    pause = pause_for_room(run, refusals)
     run.store.batches.back_to_waiting(
         run.id,
         batch.number,

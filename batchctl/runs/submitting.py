@@ -21,6 +21,8 @@ from batchctl.state.rows import BatchRow
 
 REFUSAL_PAUSE = 60.0  # seconds, doubled with each refusal in a row up to MAX_REFUSAL_PAUSE
 MAX_REFUSAL_PAUSE = 1800.0
+FILE_PAUSE = 5.0  # seconds, longer with each create that does not know the uploaded file yet
+USUAL_INTERVAL = 60.0  # seconds; the pauses are meant for it
 FILE_PATIENCE = 5  # creates that may not know the uploaded file yet before it is uploaded anew (field report 49)
 
 
@@ -166,9 +168,17 @@ def _pause(run: HeldRun, batch: BatchRow, error: ProviderError) -> float:
         return 0.0
     if error.retry_after is not None:
         return min(error.retry_after, LONGEST_PAUSE)
-    scale = min(run.settings.interval / 60.0, 1.0)
     if error.fault is Fault.FILE_NOT_READY:
-        return scale * 5.0 * (batch.refusals + 1)
-    return scale * (
-        REFUSAL_PAUSE / 2 + backoff(batch.refusals + 1, REFUSAL_PAUSE, MAX_REFUSAL_PAUSE, run.ctx.random.random())
-    )
+        return _scaled(run, FILE_PAUSE * (batch.refusals + 1))
+    return pause_for_room(run, batch.refusals + 1)
+
+
+def pause_for_room(run: HeldRun, refusals: int) -> float:
+    """Seconds before a batch refused so many times in a row is sent again."""
+    longer = backoff(refusals, REFUSAL_PAUSE, MAX_REFUSAL_PAUSE, run.ctx.random.random())
+    return _scaled(run, REFUSAL_PAUSE / 2 + longer)
+
+
+def _scaled(run: HeldRun, seconds: float) -> float:
+    """A pause meant for the usual interval, shorter where the run asks more often."""
+    return seconds * min(run.settings.interval / USUAL_INTERVAL, 1.0)
