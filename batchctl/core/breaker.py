@@ -18,19 +18,23 @@ class Breaker:
         self._outcomes: deque[str | None] = deque(maxlen=last)
         self._last = last
         self._failures: Counter[str] = Counter()
+        self._failed = 0
         self.reason: str | None = None
 
     def record(self, failure: str | None) -> None:
         """Take in the end of an item, None for a success; waiting and retries are no ends (field report 132)."""
-        if len(self._outcomes) == self._last and (oldest := self._outcomes[0]) is not None:
+        outcomes = self._outcomes
+        full = len(outcomes) == self._last
+        if full and (oldest := outcomes[0]) is not None:
             self._failures[oldest] -= 1
-        self._outcomes.append(failure)
+            self._failed -= 1
+        outcomes.append(failure)
         if failure is not None:
             self._failures[failure] += 1
-        failed = self._failures.total()
-        if self.reason is None and len(self._outcomes) == self._last and failed > self._most * self._last:
+            self._failed += 1
+        if self._failed > self._most * self._last and self.reason is None and len(outcomes) == self._last:
             kind, count = self._failures.most_common(1)[0]
-            self.reason = f"{failed} of the last {self._last} items failed, {count} of them with {kind}"
+            self.reason = f"{self._failed} of the last {self._last} items failed, {count} of them with {kind}"
 
     def stop(self, reason: str) -> None:
         """Stop for an error that every request would meet; the first reason stays."""

@@ -5,6 +5,8 @@ the budget, with a burst of a few milliseconds that makes up for late timers. Th
 the last minute exactly, so that large requests cannot add up to more than a limit; what answers say they used replaces
 what was planned, and some room is kept for what is not answered yet. Whoever has to wait asks again at the time told;
 callers serve their waiters in order.
+
+All of this runs several times for each request, so what it touches are attributes and lists, not mappings.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 MINUTE = 60.0
 SLACK = 0.3  # seconds by which the ways of two requests to the provider may differ: 0.5 % of the budget is left
@@ -23,7 +26,16 @@ TOGETHER = 0.005  # seconds of requests that leave the window together
 RAMP = 10.0  # seconds until the full pace is back after a pause
 RAMP_START = 0.2  # part of the pace right after a pause
 
-Amounts = Mapping[str, int]
+
+class Amounts(NamedTuple):
+    """What one request takes of each budget."""
+
+    requests: int = 0
+    tokens: int = 0
+    output: int = 0  # output tokens, where a provider limits them apart
+
+
+RESOURCES = Amounts._fields
 
 
 class TooLargeError(ValueError):
@@ -34,29 +46,72 @@ class TooLargeError(ValueError):
         self.resource = resource
 
 
-@dataclass(slots=True)
 class _Moment:
     """What was taken within some milliseconds; together it leaves the window, so that memory stays bounded.
 
-    Args:
+    Attributes:
         at: when the last of it was taken.
-        squares: of the plans that are not corrected yet.
+        sums: of each resource.
+        squares: of the plans that are not corrected yet, of each resource.
+        counted: still inside the window.
     """
 
-    start: float
-    at: float
-    sums: dict[str, int]
-    squares: dict[str, int]
-    counted: bool = True  # still inside the window
+    __slots__ = ("at", "counted", "squares", "start", "sums")
+
+    def __init__(self, now: float) -> None:
+        self.start = self.at = now
+        self.sums = [0] * len(RESOURCES)
+        self.squares = [0] * len(RESOURCES)
+        self.counted = True
 
 
 @dataclass(slots=True)
 class Taken:
     """What one request took from the budgets."""
 
-    amounts: dict[str, int]
+    amounts: Amounts
     moment: _Moment
     open: bool = True  # not corrected yet
+
+
+class _Budget:
+    """One resource.
+
+    Attributes:
+        place: among the resources.
+        limit: a minute, None while it is not known.
+        rate: of the pace, a second.
+        due: by when all that was taken is paid for at the pace.
+        sum: taken inside the window.
+        squares: of the plans that are inside the window and not corrected yet.
+        excess: mean square of the part by which answers exceeded their plan.
+    """
+
+    __slots__ = ("due", "excess", "limit", "name", "place", "rate", "squares", "sum")
+
+    def __init__(self, place: int, limit: int | None) -> None:
+        self.place = place
+        self.name = RESOURCES[place]
+        self.limit = limit
+        self.rate = 0.0
+        self.due = 0.0
+        self.sum = 0
+        self.squares = 0
+        self.excess = 0.0
+
+    def follow(self, pace: float) -> None:
+        """Go at a part of the limit."""
+        self.rate = (self.limit or 0) / (MINUTE + SLACK) * pace
+
+    def lacking(self, limit: int, amount: int) -> float:
+        """How much more than there is room for an amount takes; 0 or less where it fits.
+
+        Room is kept for what open requests and the next may use above their plans; surprises add up as squares.
+        """
+        lacking = self.sum + amount - limit
+        if self.excess:
+            return lacking + SURPRISE * math.sqrt(self.excess * (self.squares + amount * amount))
+        return lacking
 
 
 class Limiter:
@@ -65,16 +120,12 @@ class Limiter:
     Times are seconds of any monotonic clock.
     """
 
-    def __init__(self, limits: Amounts) -> None:
-        self._limits = dict(limits)
+    def __init__(self, limits: Mapping[str, int]) -> None:
         self._pace = 1.0
-        self._rates = {resource: limit / (MINUTE + SLACK) for resource, limit in limits.items()}
-        self._due: dict[str, float] = {}  # by when all that was taken is paid for at the pace
-        self._sums: dict[str, int] = {}  # taken inside the window
+        self._budgets = [_Budget(place, limits.get(name)) for place, name in enumerate(RESOURCES)]
         self._window: deque[_Moment] = deque()
-        self._squares: dict[str, int] = {}  # of the plans that are inside the window and not corrected yet
-        self._excess: dict[str, float] = {}  # mean square of the part by which answers exceeded their plan
         self._paused_until = float("-inf")
+        self.set_pace(1.0)
 
     def ready_at(self, now: float, amounts: Amounts) -> float:
         """When a request of these amounts may go; `now` means at once, with `take`.
@@ -82,49 +133,65 @@ class Limiter:
         Raises:
             TooLargeError: it needs more than a whole minute of a budget.
         """
-        self._forget(now)
+        window = self._window
+        if window and window[0].at + MINUTE + SLACK <= now:
+            self._forget(now)
         ready = max(now, self._paused_until)
-        for resource, amount in amounts.items():
-            limit = self._limits.get(resource)
+        for budget, amount in zip(self._budgets, amounts, strict=True):
+            limit = budget.limit
             if limit is None or not amount:
                 continue
             if amount > limit:
-                raise TooLargeError(resource, amount, limit)
-            ready = max(ready, self._due.get(resource, ready) - BURST)
-            excess = self._sums.get(resource, 0) + amount + self._kept_free(resource, amount) - limit
-            if excess > 0 and self._window:
-                ready = max(ready, self._freed_at(resource, excess))
+                raise TooLargeError(budget.name, amount, limit)
+            ready = max(ready, budget.due - BURST)
+            lacking = budget.lacking(limit, amount)
+            if lacking > 0 and window:
+                ready = max(ready, self._freed_at(budget.place, lacking))
         return ready
 
     def take(self, now: float, amounts: Amounts) -> Taken:
         """Count a request that goes now."""
-        moment = self._window[-1] if self._window else None
-        if moment is None or now - moment.start > TOGETHER:
-            moment = _Moment(now, now, {}, {})
-            self._window.append(moment)
+        window = self._window
+        if window and now - window[-1].start <= TOGETHER:
+            moment = window[-1]
+        else:
+            moment = _Moment(now)
+            window.append(moment)
         moment.at = now
-        taken = Taken(dict(amounts), moment)
-        for resource, amount in amounts.items():
-            for sums, squares in ((self._sums, self._squares), (moment.sums, moment.squares)):
-                sums[resource] = sums.get(resource, 0) + amount
-                squares[resource] = squares.get(resource, 0) + amount * amount
-            self._owe(resource, now, amount)
-        return taken
+        for budget, amount in zip(self._budgets, amounts, strict=True):
+            if not amount:
+                continue
+            place, square = budget.place, amount * amount
+            moment.sums[place] += amount
+            moment.squares[place] += square
+            budget.sum += amount
+            budget.squares += square
+            if budget.limit is not None:
+                self._owe(budget, now, amount)
+        return Taken(amounts, moment)
 
     def correct(self, now: float, taken: Taken, actual: Amounts) -> None:
-        """Replace what was planned for a request by what it used; resources not named stay as planned."""
-        self._close(taken)
-        for resource, amount in actual.items():
-            plan = taken.amounts.get(resource, 0)
+        """Replace what was planned for a request by what it used."""
+        moment, planned = taken.moment, taken.amounts
+        counted = moment.counted
+        closes = taken.open and counted
+        for budget, plan, amount in zip(self._budgets, planned, actual, strict=True):
+            if closes and plan:
+                square = plan * plan
+                budget.squares -= square
+                moment.squares[budget.place] -= square
             change = amount - plan
-            taken.amounts[resource] = amount
             if plan:
-                known = self._excess.get(resource, 0.0)
-                self._excess[resource] = known + ((max(change, 0) / plan) ** 2 - known) * MEMORY
-            if taken.moment.counted:
-                for sums in (self._sums, taken.moment.sums):
-                    sums[resource] = sums.get(resource, 0) + change
-            self._owe(resource, now, change)
+                surprise = (change / plan) ** 2 if change > 0 else 0.0
+                budget.excess += (surprise - budget.excess) * MEMORY
+            if not change:
+                continue
+            if counted:
+                budget.sum += change
+                moment.sums[budget.place] += change
+            if budget.limit is not None:
+                self._owe(budget, now, change)
+        taken.amounts, taken.open = actual, False
 
     def pause(self, until: float) -> None:
         """Let nothing go before `until`, then come back slowly."""
@@ -132,55 +199,39 @@ class Limiter:
 
     def set_limit(self, resource: str, per_minute: int) -> None:
         """Set or change a limit; it holds at once, also for what was taken before."""
-        self._limits[resource] = per_minute
-        self._rates[resource] = per_minute / (MINUTE + SLACK) * self._pace
+        budget = self._budgets[RESOURCES.index(resource)]
+        budget.limit = per_minute
+        budget.follow(self._pace)
 
     def set_pace(self, part: float) -> None:
         """Go at a part of the limits (above 0, at most 1) without changing what counts as too large."""
         self._pace = part
-        self._rates = {resource: limit / (MINUTE + SLACK) * part for resource, limit in self._limits.items()}
+        for budget in self._budgets:
+            budget.follow(part)
 
     def _forget(self, now: float) -> None:
         while self._window and self._window[0].at + MINUTE + SLACK <= now:
             old = self._window.popleft()
             old.counted = False
-            for resource, amount in old.sums.items():
-                self._sums[resource] -= amount
-            for resource, square in old.squares.items():
-                self._squares[resource] -= square
+            for budget, amount, square in zip(self._budgets, old.sums, old.squares, strict=True):
+                budget.sum -= amount
+                budget.squares -= square
 
-    def _close(self, taken: Taken) -> None:
-        if taken.open and taken.moment.counted:
-            for resource, amount in taken.amounts.items():
-                self._squares[resource] -= amount * amount
-                taken.moment.squares[resource] -= amount * amount
-        taken.open = False
-
-    def _kept_free(self, resource: str, amount: int) -> float:
-        """Room for what open requests and the next may use above their plans; surprises add up as squares."""
-        expected = self._excess.get(resource)
-        if not expected:
-            return 0.0
-        return SURPRISE * math.sqrt(expected * (self._squares.get(resource, 0) + amount * amount))
-
-    def _freed_at(self, resource: str, excess: float) -> float:
-        """When so much of the window is over that `excess` has left it."""
+    def _freed_at(self, place: int, lacking: float) -> float:
+        """When so much of the window is over that what is lacking has left it."""
         moment = self._window[0]
         for moment in self._window:
-            excess -= moment.sums.get(resource, 0)
-            if excess <= 0:
+            lacking -= moment.sums[place]
+            if lacking <= 0:
                 break
         return moment.at + MINUTE + SLACK
 
-    def _owe(self, resource: str, now: float, amount: int) -> None:
-        rate = self._rates.get(resource)
-        if rate is None or not amount:
-            return
+    def _owe(self, budget: _Budget, now: float, amount: int) -> None:
+        rate = budget.rate
         since_pause = now - self._paused_until
         if since_pause < RAMP:
             rate *= RAMP_START + (1 - RAMP_START) * max(since_pause, 0.0) / RAMP
-        seconds = amount / rate
-        due = self._due.get(resource, now)
+        due = (budget.due or now) + amount / rate
         # Seconds that passed unused just before a request count as paid, or one that waited for the window would
         # wait twice.
-        self._due[resource] = max(due + seconds, now) if amount > 0 else due + seconds
+        budget.due = now if amount > 0 and due < now else due

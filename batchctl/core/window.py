@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from batchctl.core.limiter import RESOURCES, Amounts
+
 MEMORY = 100  # answers after which the oldest no longer weigh
 FIRST_LATENCY = 10.0  # seconds, until some were measured
 PRIOR = 10  # answers that the first guess weighs: quick answers come first and tell less than they seem to
@@ -22,27 +24,29 @@ class Window:
     def __init__(self, most: int) -> None:
         self._most = most
         self._latency = FIRST_LATENCY
-        self._amounts: dict[str, float] = {}
+        self._means: list[float] | None = None  # of each resource
         self._answers = 0
         self._unlimited = FIRST_SIZE
+        self._new = 0  # answers that the means do not hold yet
+        self._seconds = 0.0  # of those
+        self._sums = [0.0] * len(RESOURCES)
 
-    def expect(self, amounts: Mapping[str, int]) -> None:
+    def expect(self, amounts: Amounts) -> None:
         """Take the planned amounts of a request as a first measure, until an answer gives a better one."""
-        if not self._amounts:
-            self._amounts = {resource: float(amount) for resource, amount in amounts.items()}
+        if self._means is None:
+            self._means = [float(amount) for amount in amounts]
 
-    def learn(self, amounts: Mapping[str, int], seconds: float) -> None:
+    def learn(self, amounts: Amounts, seconds: float) -> None:
         """Take in what an answer used and how long it took."""
-        self._answers += 1
-        self._latency += (seconds - self._latency) / min(self._answers + PRIOR, MEMORY)
-        weight = 1 / min(self._answers, MEMORY)
-        for resource, amount in amounts.items():
-            known = self._amounts.get(resource, float(amount))
-            self._amounts[resource] = known + (amount - known) * weight
-        self._unlimited = min(self._unlimited + 1, self._most)
+        self._new += 1
+        self._seconds += seconds
+        sums = self._sums
+        for place, amount in enumerate(amounts):
+            sums[place] += amount
 
     def shrink(self) -> None:
         """Halve the size that is tried while no limit is known; the answer to a refusal for lack of room."""
+        self._fold()
         self._unlimited = max(self._unlimited // 2, 1)
 
     def size(self, limits: Mapping[str, int]) -> int:
@@ -50,12 +54,31 @@ class Window:
 
         Requests in flight are rate times latency (Little's law), and a little more because latency varies.
         """
+        self._fold()
         rates = [
             limits[resource] / 60 / amount
-            for resource, amount in self._amounts.items()
+            for resource, amount in zip(RESOURCES, self._means or (), strict=False)
             if amount and resource in limits
         ]
         if not rates:
             return min(self._unlimited, self._most)
         needed = min(rates) * self._latency
         return min(max(math.ceil(needed + ROOM * math.sqrt(needed)), 1), self._most)
+
+    def _fold(self) -> None:
+        """Let the answers since the last time weigh in the means, together."""
+        new = self._new
+        if not new:
+            return
+        first = not self._answers  # the first guess of the amounts weighs nothing
+        self._answers += new
+        self._unlimited = min(self._unlimited + new, self._most)
+        weight = min(new / min(self._answers + PRIOR, MEMORY), 1.0)
+        self._latency += (self._seconds / new - self._latency) * weight
+        weight = min(new / min(self._answers, MEMORY), 1.0)
+        means = [total / new for total in self._sums]
+        if self._means is not None and not first:
+            means = [known + (mean - known) * weight for known, mean in zip(self._means, means, strict=True)]
+        self._means = means
+        self._new, self._seconds = 0, 0.0
+        self._sums = [0.0] * len(RESOURCES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -207,11 +207,11 @@ class AnthropicProvider:
     async def discard(self, file_id: str) -> None:
         """Anthropic has no input files."""
 
-    async def complete(
+    def complete(
         self, custom_id: str, endpoint: str, body: bytes, *, timeout: float, headers: Mapping[str, str] | None = None
-    ) -> Completion:
+    ) -> Awaitable[Completion]:
         """Send one request body as it is and wait for the answer."""
-        return await self._wire.complete(custom_id, endpoint, body, timeout=timeout, headers=headers)
+        return self._wire.complete(custom_id, endpoint, body, timeout=timeout, headers=headers)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from batchctl.core.limiter import Amounts
 from batchctl.core.model import Answer, ErrorKind, ItemError, Outcome, Usage
 from batchctl.providers.base import BatchLimits
 from batchctl.providers.classify import ANTHROPIC, classify
@@ -193,13 +194,9 @@ class AnthropicFormat:
         """Endpoint and body of a batch line; inside strings quotes are escaped, so the mark stands once before it."""
         return MESSAGES_ENDPOINT, line[line.index(_BODY_MARK) + len(_BODY_MARK) : -1]
 
-    def charge(self, usage: Usage) -> dict[str, int]:
+    def charge(self, usage: Usage) -> Amounts:
         """What one request takes: cache reads are free, and output counts apart (rate-limits page)."""
-        return {
-            "requests": 1,
-            "tokens": usage.input_tokens - usage.cached_input_tokens,
-            "output": usage.output_tokens,
-        }
+        return Amounts(1, usage.input_tokens - usage.cached_input_tokens, usage.output_tokens)
 
     def problems(self, body: Mapping[str, Any], endpoint: str) -> list[str]:
         """What Anthropic would refuse in this body, each with its way out."""

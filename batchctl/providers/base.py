@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -246,10 +246,10 @@ class RateHeaders:
 
 @dataclass(slots=True)  # one per call: frozen costs three times as much to make
 class Completion:
-    """One answer of the ordinary endpoint and the limits it reported."""
+    """One answer of the ordinary endpoint and the limits it reported; None where they were not looked at."""
 
     answer: Answer
-    rate: RateHeaders
+    rate: RateHeaders | None
 
 
 class SyncProvider(Protocol):
@@ -257,9 +257,9 @@ class SyncProvider(Protocol):
 
     name: str
 
-    async def complete(
+    def complete(
         self, custom_id: str, endpoint: str, body: bytes, *, timeout: float, headers: Mapping[str, str] | None = None
-    ) -> Completion:
+    ) -> Awaitable[Completion]:
         """Send one request body as it is and wait for the answer; one HTTP call, no retries inside."""
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
 from functools import partial
@@ -165,11 +165,11 @@ class OpenAIProvider:
             if error.fault is not Fault.NOT_FOUND:
                 raise
 
-    async def complete(
+    def complete(
         self, custom_id: str, endpoint: str, body: bytes, *, timeout: float, headers: Mapping[str, str] | None = None
-    ) -> Completion:
+    ) -> Awaitable[Completion]:
         """Send one request body as it is and wait for the answer."""
-        return await self._wire.complete(custom_id, endpoint, body, timeout=timeout, headers=headers)
+        return self._wire.complete(custom_id, endpoint, body, timeout=timeout, headers=headers)
 
     async def aclose(self) -> None:
         """Close the connections."""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from batchctl.core.errors import InputError
+from batchctl.core.limiter import Amounts
 from batchctl.core.model import Answer, Usage
 from batchctl.providers.base import BatchLimits
 from batchctl.providers.decoding import parse_request, wrapper_problems
@@ -112,9 +113,9 @@ class OpenAIFormat:
         start = line.index(_BODY_MARK)
         return _HEADS.decode(line[:start] + b"}").url, line[start + len(_BODY_MARK) : -1]
 
-    def charge(self, usage: Usage) -> dict[str, int]:
+    def charge(self, usage: Usage) -> Amounts:
         """What one request takes: input and output together (rate-limits guide)."""
-        return {"requests": 1, "tokens": usage.input_tokens + usage.output_tokens}
+        return Amounts(1, usage.input_tokens + usage.output_tokens)
 
     def problems(self, body: Mapping[str, Any], endpoint: str) -> list[str]:
         """What OpenAI would refuse in this body, each with its way out."""

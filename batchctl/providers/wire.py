@@ -21,6 +21,7 @@ from batchctl.providers.sdk import CONNECT_TIMEOUT, trusted
 if TYPE_CHECKING:
     import aiohttp
 
+LOOK_EVERY = 0.1  # seconds between two looks at the rate-limit headers
 _OK = 200
 
 
@@ -84,6 +85,7 @@ class Wire:
         self._target = target
         self._session: aiohttp.ClientSession | None = None
         self._base_url = ""
+        self._look_again = float("-inf")
         self._proxy: dict[str, Any] = {}
 
     async def complete(
@@ -103,15 +105,15 @@ class Wire:
         """
         session = self._session or self._open()
         try:
-            async with session.post(
+            response = await session.post(
                 self._base_url + endpoint,
                 data=body,
                 timeout=_deadline(timeout),
                 headers=headers,
                 allow_redirects=False,
                 **self._proxy,
-            ) as response:
-                raw = await response.read()
+            )
+            raw = await response.read()  # which gives the connection back, or closes it
         except Exception as error:
             read = self._errors.of_exception(error, Call.SYNC)
             if read is None:
@@ -123,7 +125,15 @@ class Wire:
             answer = self._parse(custom_id, raw)
         except ValueError as error:
             raise self._errors.unreadable(str(error), Call.SYNC) from None
-        return Completion(answer, self._rates(response.headers, time.time()))
+        return Completion(answer, self._rate(response.headers))
+
+    def _rate(self, headers: Mapping[str, str]) -> RateHeaders | None:
+        """What an answer says of the limits, looked at once in a while: reading them takes as long as the answer."""
+        now = time.monotonic()
+        if now < self._look_again:
+            return None
+        self._look_again = now + LOOK_EVERY
+        return self._rates(headers, time.time())
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp

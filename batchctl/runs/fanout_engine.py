@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from batchctl.core.errors import ProviderError
-from batchctl.core.limiter import Taken, TooLargeError
+from batchctl.core.limiter import Amounts, Taken, TooLargeError
 from batchctl.providers.base import Completion
 from batchctl.runs.fanout_cost import Purse
 from batchctl.runs.fanout_judge import Again, Judge
@@ -60,7 +60,8 @@ class Engine:
         self._workers: set[asyncio.Task[None]] = set()
         self._flying: dict[int, _Call] = {}
         self._held: Member | None = None  # the item at the door
-        self._amounts: dict[str, int] = {}  # what it will take
+        self._amounts = Amounts()  # what it will take
+        self._wait: float | None = None  # seconds until it may go, None while only news tell
         self._later: list[tuple[float, int, Member]] = []  # items that wait for another try, a heap
         self._closed = False
         self.error: Exception | None = None
@@ -119,7 +120,7 @@ class Engine:
             self._over.set()
 
     async def _work(self) -> None:
-        while (call := await self._next()) is not None:
+        while (call := self._next() or await self._wait_for_next()) is not None:
             try:
                 completion = await self._send(call.member)
             except ProviderError as error:
@@ -148,23 +149,37 @@ class Engine:
         elif len(self._workers) < self._throttle.size and not self._closed:
             self._grow()
 
-    async def _next(self) -> _Call | None:
+    def _next(self) -> _Call | None:
+        """The next call, where there is room for it now and nobody waits at the door."""
+        return None if self._door.locked() else self._admitted()
+
+    async def _wait_for_next(self) -> _Call | None:
         """Through the door, one after the other; None when there is nothing to do any more."""
         async with self._door:
             while not self._closed:
-                now = self._clock()
-                if len(self._flying) >= self._throttle.size:
-                    await self._pause(None)
-                elif member := self._pick(now):
-                    self._held = member
-                    if (wait := self._wait(member, now)) is not None:
-                        await self._pause(wait)
-                    elif self._held is not None:
-                        return self._admit(member, now)
-                elif self._items.ended and not self._later and not self._flying:
+                if (call := self._admitted()) is not None:
+                    return call
+                if not self._closed:
+                    await self._pause(self._wait)
+        return None
+
+    def _admitted(self) -> _Call | None:
+        """The call of the item at the door, where it may go now; else `_wait` says how long it cannot."""
+        while not self._closed:
+            self._wait = None
+            if len(self._flying) >= self._throttle.size:
+                return None
+            now = self._clock()
+            if (member := self._pick(now)) is None:
+                if self._later:
+                    self._wait = self._later[0][0] - now
+                elif self._items.ended and not self._flying:
                     self.close()
-                else:
-                    await self._pause(self._later[0][0] - now if self._later else None)
+                return None
+            if self._may_go(member, now):
+                return self._admit(member, now)
+            if self._held is not None:
+                return None
         return None
 
     def _pick(self, now: float) -> Member | None:
@@ -177,8 +192,9 @@ class Engine:
         self._meter.admitted += member is not None
         return member
 
-    def _wait(self, member: Member, now: float) -> float | None:
-        """Seconds to wait with the item at the door; None where it may go, or can never go and was refused."""
+    def _may_go(self, member: Member, now: float) -> bool:
+        """Whether an item may go now; one that has to wait is held at the door, one that never can is refused."""
+        self._held = member
         try:
             amounts = self._amounts = self._throttle.plan(member.tokens)
             ready = self._throttle.ready_at(now, amounts)
@@ -186,21 +202,22 @@ class Engine:
             self._held = None
             self._judge.too_large(member, str(error))
             self._go_on(None)
-            return None
+            return False
         if ready > now:
-            return ready - now
+            self._wait = ready - now
+            return False
         if self._purse is None or self._purse.reserve(member):
-            return None
+            return True
+        self._wait = _LONG
         if not self._flying:
             self._judge.stop(self._purse.reason(member))
             self.close()
-        return _LONG
+        return False
 
     def _admit(self, member: Member, now: float) -> _Call:
         self._held = None
         self._meter.calls += 1
-        taken = self._throttle.take(now, self._amounts)
-        call = self._flying[member.seq] = _Call(member, taken, now)
+        call = self._flying[member.seq] = _Call(member, self._throttle.take(now, self._amounts), now)
         return call
 
     async def _pause(self, seconds: float | None) -> None:

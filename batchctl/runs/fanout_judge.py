@@ -79,7 +79,8 @@ class Judge:
         usage = answer.usage
         self._failing = 0
         self._throttle.answered(now, taken, member.tokens, usage, now - sent)
-        self._throttle.told_by(now, completion.rate)
+        if completion.rate is not None:
+            self._throttle.told_by(now, completion.rate)
         if usage is not None:
             self._meter.tokens += usage.input_tokens + usage.output_tokens
         if answer.outcome is not Outcome.SUCCEEDED:

@@ -24,6 +24,7 @@ class Recorder:
     def __init__(self, run: HeldRun, failed: Callable[[Exception], None]) -> None:
         self._run = run
         self._failed = failed
+        self._loop = asyncio.get_running_loop()
         self._slice = Slice(run, Lane.SYNC)
         self._seqs: set[int] = set()
         self._due: asyncio.TimerHandle | None = None

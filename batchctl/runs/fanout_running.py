@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 from batchctl.core.breaker import Breaker
@@ -135,9 +135,9 @@ class _Lane:
         timeout = timeout_of(settings)
         headers = run.headers or None
 
-        async def send(member: Member) -> Completion:
+        def send(member: Member) -> Awaitable[Completion]:
             endpoint, body = self._spool.request(member)
-            return await provider.complete(member.id, endpoint, body, timeout=timeout, headers=headers)
+            return provider.complete(member.id, endpoint, body, timeout=timeout, headers=headers)
 
         self.engine = Engine(
             _Items(pending, self.streamed),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 
 from batchctl.core.adaptive import Budget, pause_after
-from batchctl.core.limiter import Limiter, Taken, TooLargeError
+from batchctl.core.limiter import RESOURCES, Amounts, Limiter, Taken, TooLargeError
 from batchctl.core.model import Usage
 from batchctl.core.tokens import TokenRatio
 from batchctl.core.window import Window
@@ -36,7 +36,7 @@ class Throttle:
         limits: Mapping[str, int],
         share: float,
         *,
-        charge: Callable[[Usage], dict[str, int]],
+        charge: Callable[[Usage], Amounts],
         max_tokens: int | None,
         most: int,
         random: Random,
@@ -46,7 +46,7 @@ class Throttle:
         self._shares_nothing = share >= 1  # then what remains is no reason to give way
         self._last_told: tuple[int | None, int | None, int | None] = (None, None, None)
         self.told: dict[str, int] = {}  # the account's limits as answers say
-        self.limits = self._budget.limits()
+        self._set_limits()
         self._limiter = Limiter(self.limits)
         self._window = Window(most)
         self._most = most
@@ -63,7 +63,7 @@ class Throttle:
         self.size = 1
         self._resize()
 
-    def plan(self, tokens: int) -> dict[str, int]:
+    def plan(self, tokens: int) -> Amounts:
         """What a request of so many estimated input tokens will take, by what answers have taught.
 
         Output is only expected, so it never makes a request too large.
@@ -73,22 +73,23 @@ class Throttle:
         """
         input_tokens = self._input.correct(tokens)
         amounts = self._charge(Usage(input_tokens, round(self._output)))
-        for resource, limit in self.limits.items():
-            if amounts.get(resource, 0) > limit:
-                needed = self._charge(Usage(input_tokens, 0))[resource]
+        for place, limit in self._places:
+            if amounts[place] > limit:
+                needed = self._charge(Usage(input_tokens, 0))[place]
                 if needed > limit:
-                    raise TooLargeError(resource, needed, limit)
-                amounts[resource] = limit
-        self._window.expect(amounts)
+                    raise TooLargeError(RESOURCES[place], needed, limit)
+                amounts = amounts._replace(**{RESOURCES[place]: limit})
+        if not self._answers:
+            self._window.expect(amounts)
         return amounts
 
-    def ready_at(self, now: float, amounts: Mapping[str, int]) -> float:
+    def ready_at(self, now: float, amounts: Amounts) -> float:
         """When a planned request may go; `now` means at once."""
         if now - self._paced_at >= PACE_STEP:
             self._follow_pace(now)
         return self._limiter.ready_at(now, amounts)
 
-    def take(self, now: float, amounts: Mapping[str, int]) -> Taken:
+    def take(self, now: float, amounts: Amounts) -> Taken:
         """Count a request that goes now."""
         return self._limiter.take(now, amounts)
 
@@ -105,8 +106,8 @@ class Throttle:
             amounts = self._charge(usage)
             self._limiter.correct(now, taken, amounts)
             self._input.learn(tokens, usage.input_tokens)
-            self._answers += 1
-            self._output += (usage.output_tokens - self._output) * max(MEMORY, 1 / self._answers)
+            self._answers = answers = self._answers + 1
+            self._output += (usage.output_tokens - self._output) * (MEMORY if answers * MEMORY >= 1 else 1 / answers)
         else:
             amounts = taken.amounts
         self._window.learn(amounts, seconds)
@@ -123,7 +124,7 @@ class Throttle:
         self.told.update(limits)
         left = _known(rate.requests_remaining, rate.tokens_remaining, rate.output_tokens_remaining)
         if self._budget.learn(now, limits, left):
-            self.limits = self._budget.limits()
+            self._set_limits()
             for resource, limit in self.limits.items():
                 self._limiter.set_limit(resource, limit)
             self._resize()
@@ -166,6 +167,10 @@ class Throttle:
         known = self.limits.items()
         fitting = wrong or [f"{OPTIONS[name]} {int(limit * self._slowest)}" for name, limit in known if name in OPTIONS]
         return f"{' '.join(fitting) or '--rpm or --tpm'} would have avoided it"
+
+    def _set_limits(self) -> None:
+        self.limits = self._budget.limits()
+        self._places = [(RESOURCES.index(resource), limit) for resource, limit in self.limits.items()]
 
     def _resize(self) -> None:
         self.size = min(self._window.size(self.limits), self._most)

@@ -35,6 +35,7 @@ async def test_one_answer_and_its_limits(make_bench: MakeBench, name: str) -> No
     assert completion.answer.text == answer("hello \u2028 there")
     assert completion.answer.usage is not None
     rate = completion.rate
+    assert rate is not None
     assert (rate.requests_limit, rate.requests_remaining) == (50, 49)
     assert rate.tokens_limit == 10_000
     assert rate.tokens_remaining is not None

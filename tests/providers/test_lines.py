@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from batchctl.core.limiter import Amounts
 from batchctl.core.model import Usage
 from batchctl.providers import registry
 
@@ -21,8 +22,8 @@ def test_a_line_gives_its_body_back(name: str, item_id: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "charged"),
-    [("anthropic", {"requests": 1, "tokens": 60, "output": 7}), ("openai", {"requests": 1, "tokens": 107})],
+    [("anthropic", Amounts(1, 60, 7)), ("openai", Amounts(1, 107))],
 )
-def test_what_a_request_takes(name: str, charged: dict[str, int]) -> None:
+def test_what_a_request_takes(name: str, charged: Amounts) -> None:
     """Each provider counts in its own way; input counts in both (field report 135)."""
     assert registry.request_format(name).charge(Usage(100, 7, cached_input_tokens=40)) == charged
