@@ -232,14 +232,12 @@ class BatchProvider(Protocol):
 
 @dataclass(slots=True)  # one per call: frozen costs three times as much to make
 class RateHeaders:
-    """What the answer's rate-limit headers said; None where absent. Resets are seconds from now."""
+    """What the answer's rate-limit headers said; None where absent."""
 
     requests_limit: int | None = None
     requests_remaining: int | None = None
-    requests_reset: float | None = None
     tokens_limit: int | None = None
     tokens_remaining: int | None = None
-    tokens_reset: float | None = None
     output_tokens_limit: int | None = None
     output_tokens_remaining: int | None = None
 

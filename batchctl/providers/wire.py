@@ -68,7 +68,7 @@ class Wire:
     Args:
         errors: reads what goes wrong.
         parse: reads a 200 body, given the custom id.
-        rates: reads the rate-limit headers, given the time in Unix seconds.
+        rates: reads the rate-limit headers.
         target: gives the base URL and the headers to send; values that are no text are left out.
     """
 
@@ -76,7 +76,7 @@ class Wire:
         self,
         errors: ErrorReader,
         parse: Callable[[str, bytes], Answer],
-        rates: Callable[[Mapping[str, str], float], RateHeaders],
+        rates: Callable[[Mapping[str, str]], RateHeaders],
         target: Callable[[], tuple[str, Mapping[str, object]]],
     ) -> None:
         self._errors = errors
@@ -133,7 +133,7 @@ class Wire:
         if now < self._look_again:
             return None
         self._look_again = now + LOOK_EVERY
-        return self._rates(headers, time.time())
+        return self._rates(headers)
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchctl.providers.base import RateHeaders
-from batchctl.providers.headers import anthropic_rates, openai_rates, retry_after, server_time, until_reset
+from batchctl.providers.headers import anthropic_rates, openai_rates, retry_after, server_time
 from batchctl.providers.times import CLOCK_SLACK, earliest, from_text, from_unix
 
 NOW = datetime(2026, 11, 30, 12, 0, tzinfo=UTC)
@@ -39,33 +39,6 @@ def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     assert retry_after(headers, NOW) == seconds
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("6m0s", 360.0),
-        ("20ms", 0.02),
-        ("1h2m3s", 3723.0),
-        ("1d", 86400.0),
-        ("1.5s", 1.5),
-        ("7", 7.0),
-        ("7.25", 7.25),
-        (str(NOW.timestamp() + 90), 90.0),
-        ("2026-11-30T12:00:30Z", 30.0),
-        ("2026-11-30T12:00:30", 30.0),
-        ("2026-11-30T11:00:00Z", 0.0),
-        ("12T", None),
-        ("5x", None),
-        ("5s later", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_until_reset(text: str | None, seconds: float | None) -> None:
-    """Durations, seconds, Unix times and RFC 3339 times all become seconds from now."""
-    got = until_reset(text, NOW.timestamp())
-    assert got == (None if seconds is None else pytest.approx(seconds, abs=1e-3))
-
-
 @given(st.text(max_size=20))
 def test_garbage_is_no_value(text: str) -> None:
     """No header text raises."""
@@ -74,9 +47,8 @@ def test_garbage_is_no_value(text: str) -> None:
     )
     retry_after(headers, NOW)
     server_time(headers)
-    until_reset(text, 0.0)
-    openai_rates(headers, 0.0)
-    anthropic_rates(headers, 0.0)
+    openai_rates(headers)
+    anthropic_rates(headers)
 
 
 def test_anthropic_limits() -> None:
@@ -84,29 +56,26 @@ def test_anthropic_limits() -> None:
     headers = {
         "anthropic-ratelimit-requests-limit": "1000",
         "anthropic-ratelimit-requests-remaining": "999",
-        "anthropic-ratelimit-requests-reset": "2026-11-30T12:00:01Z",
         "anthropic-ratelimit-tokens-limit": "5",
         "anthropic-ratelimit-tokens-remaining": "4",
         "anthropic-ratelimit-output-tokens-limit": "400",
         "anthropic-ratelimit-output-tokens-remaining": "300",
     }
-    now = NOW.timestamp()
-    assert anthropic_rates(headers, now) == RateHeaders(1000, 999, 1.0, 5, 4, None, 400, 300)
+    assert anthropic_rates(headers) == RateHeaders(1000, 999, 5, 4, 400, 300)
     headers |= {"anthropic-ratelimit-input-tokens-limit": "50", "anthropic-ratelimit-input-tokens-remaining": "40"}
-    assert anthropic_rates(headers, now).tokens_limit == 50
-    assert anthropic_rates({}, now) == RateHeaders()
+    assert anthropic_rates(headers).tokens_limit == 50
+    assert anthropic_rates({}) == RateHeaders()
 
 
 def test_openai_limits() -> None:
-    """The six headers, absent ones as None."""
+    """The four headers, absent ones as None."""
     headers = {
         "x-ratelimit-limit-requests": "100",
         "x-ratelimit-remaining-requests": "99",
-        "x-ratelimit-reset-requests": "1s",
         "x-ratelimit-limit-tokens": "3000",
         "x-ratelimit-remaining-tokens": "junk",
     }
-    assert openai_rates(headers, 0.0) == RateHeaders(100, 99, 1.0, 3000)
+    assert openai_rates(headers) == RateHeaders(100, 99, 3000)
 
 
 @pytest.mark.parametrize(
