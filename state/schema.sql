@@ -73,6 +73,7 @@ CREATE TABLE batches (
     intent_at TEXT,
     address TEXT,
     key_hint TEXT,
+    sends INTEGER NOT NULL DEFAULT 0,
     file_id TEXT,
     batch_id TEXT,
     certain INTEGER NOT NULL DEFAULT 1,

@@ -102,6 +102,7 @@ class Listed:
         requests: how many it holds; 0 where the provider does not say yet.
         ids_at: where the custom ids of its requests can be read; None where they cannot be (yet).
         input_file: the uploaded file it was made from.
+        outputs: its result files, where they have ids of their own.
         refused: it was refused whole, so nothing of it ran.
     """
 
@@ -110,6 +111,7 @@ class Listed:
     requests: int
     ids_at: str | None
     input_file: str | None = None
+    outputs: tuple[str, ...] = ()
     refused: bool = False
 
 

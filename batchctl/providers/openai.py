@@ -144,13 +144,19 @@ class OpenAIProvider:
             yield batch.listed()
 
     async def custom_ids(self, batch: Listed) -> AsyncIterator[str]:
-        """The custom ids in the input file of a listed batch; none where the file is gone."""
-        try:
-            async for id_ in ids_of(self._sdk.stream(f"/files/{_escaped(batch.ids_at or '')}/content")):
-                yield id_
-        except ProviderError as error:
-            if error.fault is not Fault.NOT_FOUND:
-                raise
+        """The custom ids in the input file of a listed batch or, where that is gone, in its result files."""
+        for places in ((batch.ids_at or "",), batch.outputs):
+            found = False
+            for file_id in places:
+                try:
+                    async for id_ in ids_of(self._sdk.stream(f"/files/{_escaped(file_id)}/content")):
+                        found = True
+                        yield id_
+                except ProviderError as error:
+                    if error.fault is not Fault.NOT_FOUND:
+                        raise
+            if found:
+                return
 
     async def uploads(self, since: datetime) -> AsyncIterator[tuple[str, str]]:
         """Uploaded input files since then as (file id, intent key)."""

@@ -68,13 +68,17 @@ class Batch(msgspec.Struct):
             requests=(self.request_counts or {}).get("total") or 0,
             ids_at=self.input_file_id,
             input_file=self.input_file_id,
+            outputs=self._outputs(),
             refused=_PHASES.get(self.status.lower()) is Phase.FAILED,
         )
+
+    def _outputs(self) -> tuple[str, ...]:
+        return tuple(file_id for file_id in (self.output_file_id, self.error_file_id) if file_id)
 
     def check(self, server_time: datetime | None) -> BatchCheck:
         """The batch as one look found it."""
         word = self.status.lower()
-        outputs = tuple(file_id for file_id in (self.output_file_id, self.error_file_id) if file_id)
+        outputs = self._outputs()
         phase = _PHASES.get(word, Phase.IN_PROGRESS)
         if phase is Phase.FAILED and outputs:
             phase = Phase.ENDED  # it ran: what it answered is there to be collected

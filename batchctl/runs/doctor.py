@@ -17,6 +17,7 @@ from batchctl.runs.doctor_spool import check_spool
 from batchctl.runs.findings import Finding
 from batchctl.runs.held import HeldRun, hold
 from batchctl.runs.planning import discard_plan, was_accepted
+from batchctl.runs.recalling import older_entries, recall
 from batchctl.runs.recovering import recover
 from batchctl.runs.settling import settle
 from batchctl.state.salvage import damage_of, put_in_place, salvage
@@ -131,13 +132,13 @@ def _lost(ctx: Context, known: set[str]) -> list[str]:
 
 async def _run(run: HeldRun, *, repair: bool) -> list[Finding]:
     found = _books(run, repair=repair)
-    found += await _files(run, repair=repair)
     found += check_spool(run, repair=repair)
-    found += _leftovers(run, repair=repair)
     try:
-        found += await _intents(run, repair=repair)
         if not run.settings.simulate or run.ctx.simulator:
             found += await check_lists(run, repair=repair)
+        found += await _intents(run, repair=repair)
+        found += await _files(run, repair=repair)  # last: their lines may be of batches that were taken in just now
+        found += _leftovers(run, repair=repair)
     finally:
         await run.aclose()
     return found
@@ -214,7 +215,18 @@ def _leftovers(run: HeldRun, *, repair: bool) -> list[Finding]:
 
 
 async def _intents(run: HeldRun, *, repair: bool) -> list[Finding]:
-    found = []
+    found = [
+        Finding(
+            run.name,
+            f"batch {batch.number} was sent at {entry.at}, but waits in the state file, which is an older copy",
+            "put in doubt: the provider's lists decide before anything is sent again",
+            mendable=True,
+            mended=repair,
+        )
+        for entry, batch in older_entries(run)
+    ]
+    if repair:
+        recall(run)
     doubtful = run.store.batches.in_state(run.id, *IN_DOUBT)
     if doubtful and repair:
         await settle(run)

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from batchctl.core.errors import BatchctlError
 from batchctl.core.ids import Generated, Own, key_batch, resolve
 from batchctl.core.model import IN_DOUBT, BatchState, ItemState
+from batchctl.files.sentlog import Sent
 from batchctl.providers.base import Listed
 from batchctl.runs.findings import Finding
 from batchctl.runs.held import HeldRun
-from batchctl.state.rows import BatchRow, ItemRow
+from batchctl.runs.recalling import lost_entries
+from batchctl.state.rows import BatchRow, ItemRow, moment
 
 UNSENT = IN_DOUBT | {BatchState.WAITING}
+NAMED = 10
 
 
 @dataclass(slots=True)
@@ -30,6 +33,7 @@ async def check_lists(run: HeldRun, *, repair: bool) -> list[Finding]:
     try:
         listed = [batch async for batch in run.provider.listed(run.row.created_at)]
         found = [await _stray(run, stray, repair=repair) async for stray in _strays(run, listed)]
+        found += [await _lost(run, entry, listed, repair=repair) for entry in lost_entries(run)]
         return found + [finding async for finding in _unused(run, listed, repair=repair)]
     except BatchctlError as error:
         return [
@@ -75,8 +79,9 @@ def _seqs(run: HeldRun, ids: set[str]) -> set[int]:
 
 
 def _looks_ours(run: HeldRun, seqs: set[int]) -> bool:
-    """Ids alone may be another run's of the same input; an unsent batch of just these items, or tags, decide."""
-    return _unsent_of(run, seqs) is not None or run.settings.tag_ids
+    """Ids alone may be another run's of the same input: an unsent batch of just these, a lost sending, tags tell."""
+    known = _unsent_of(run, seqs) is not None or run.settings.tag_ids
+    return known or any(entry.requests == len(seqs) for entry in lost_entries(run))
 
 
 def _unsent_of(run: HeldRun, seqs: set[int]) -> BatchRow | None:
@@ -108,10 +113,11 @@ def _take_in(run: HeldRun, stray: Stray) -> None:
     """Give a stray its row: that of the unsent batch with its items, or a new one for pending items."""
     now = run.ctx.now()
     created = stray.listed.created
+    entry = _entry_of(run, stray)
     with run.store.transaction(durable=True):
-        number = stray.batch.number if stray.batch is not None else _new_batch(run, stray.rows)
+        number = stray.batch.number if stray.batch is not None else _new_batch(run, stray.rows, entry)
         if stray.batch is None or stray.batch.state is BatchState.WAITING:
-            key = stray.listed.key or f"{run.row.token}-doctor-{created.batch_id}"
+            key = stray.listed.key or (entry.key if entry else f"{run.row.token}-doctor-{created.batch_id}")
             run.store.batches.intend(run.id, number, key, now)
         run.store.batches.created(
             run.id,
@@ -123,6 +129,8 @@ def _take_in(run: HeldRun, stray: Stray) -> None:
             at=now,
             next_check_at=now,
         )
+    if entry is not None and entry.batch != number:
+        run.sent.note(Sent(entry.batch, 0))
     run.emit(
         "batch.taken_in",
         f"batch {number} is {created.batch_id}, found in the provider's list",
@@ -131,8 +139,42 @@ def _take_in(run: HeldRun, stray: Stray) -> None:
     )
 
 
-def _new_batch(run: HeldRun, rows: list[ItemRow]) -> int:
+def _entry_of(run: HeldRun, stray: Stray) -> Sent | None:
+    """The sending that made a stray, by key or, where the provider keeps none, by its number of requests."""
+    key = stray.listed.key
+    fitting = (
+        entry for entry in lost_entries(run) if (entry.requests == len(stray.rows) if key is None else entry.key == key)
+    )
+    return next(fitting, None)
+
+
+async def _lost(run: HeldRun, entry: Sent, listed: list[Listed], *, repair: bool) -> Finding:
+    """A sending that no listed batch was found for: it may hide in one that cannot be read yet, or never arrived."""
+    text = f"batch {entry.batch} ({entry.requests:,} requests) was sent at {entry.at} and is not in the state file"
+    hidden = [batch.created.batch_id for batch in listed if _may_be(run, entry, batch)]
+    age = (run.ctx.now() - moment(entry.at)).total_seconds()
+    if hidden or age < run.settings.settle_after:
+        where = f" ({', '.join(hidden[:NAMED])} may be it)" if hidden else ""
+        return Finding(run.name, text, f"`doctor` again when the provider's batches have ended{where}")
+    finding = Finding(run.name, text, "it is in none of the provider's lists, so it was never created", mendable=True)
+    if repair:
+        run.sent.note(Sent(entry.batch, 0))
+        finding.mended = True
+    return finding
+
+
+def _may_be(run: HeldRun, entry: Sent, batch: Listed) -> bool:
+    if batch.refused or run.store.batches.owner(batch.created.batch_id) is not None:
+        return False
+    if batch.key is not None:
+        return batch.key == entry.key
+    return batch.ids_at is None and batch.requests in (0, entry.requests)
+
+
+def _new_batch(run: HeldRun, rows: list[ItemRow], entry: Sent | None) -> int:
     number = run.store.batches.next_number(run.id)
+    if entry is not None and run.store.batches.get(run.id, entry.batch) is None:
+        number = entry.batch
     seqs = [row.seq for row in rows]
     run.store.batches.add_waiting(
         run.id,

@@ -15,6 +15,7 @@ from batchctl.runs.finishing import finish_if_settled, is_settled
 from batchctl.runs.held import HeldRun
 from batchctl.runs.packing_pending import pack_pending
 from batchctl.runs.polling import look_at_batches, needs_of_gone
+from batchctl.runs.recalling import recall, refuse_older_state
 from batchctl.runs.settling import needs_of_unknown, settle
 from batchctl.runs.submitting import admit
 
@@ -31,8 +32,10 @@ async def one_pass(run: HeldRun, *, look: bool, resubmit: bool, all_batches: boo
 
     Raises:
         SystemicError: the run is stopped, with its items open.
+        StateError: the state file is older than what was sent.
     """
     try:
+        recall(run)
         clear = await settle(run)
         if run.refresh().state is RunState.CANCELED:
             await withdraw_everything(run)
@@ -43,6 +46,7 @@ async def one_pass(run: HeldRun, *, look: bool, resubmit: bool, all_batches: boo
                 f"run {run.name} is stopped: {run.systemic.message}",
                 hint="put the account in order and give the same command again; the items it hit stay open",
             )
+        refuse_older_state(run)
         if run.refresh().state is RunState.OPEN:
             if resubmit:
                 pack_pending(run)

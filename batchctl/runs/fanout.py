@@ -20,6 +20,7 @@ from batchctl.runs.fanout_running import drive
 from batchctl.runs.finishing import is_settled
 from batchctl.runs.held import HeldRun, hold
 from batchctl.runs.planning import PlanRequest, create_row, make_run
+from batchctl.runs.recalling import recall, refuse_older_state
 from batchctl.runs.recovering import recover
 from batchctl.runs.starting import start
 from batchctl.runs.verbs import raise_for_end
@@ -85,7 +86,13 @@ def _take_over(run: HeldRun, changes: Mapping[str, Any]) -> None:
 
 
 def _withdraw_waiting(run: HeldRun) -> None:
-    """Batches that were never sent give their items to this lane; all others keep theirs."""
+    """Batches that were never sent give their items to this lane; all others keep theirs.
+
+    Raises:
+        StateError: the state file is older than what was sent.
+    """
+    recall(run)
+    refuse_older_state(run)
     for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
         run.store.batches.withdraw(run.id, batch.number)
         run.emit(

@@ -19,6 +19,7 @@ from batchctl.files.linelog import LineLog
 from batchctl.files.lock import RunLock
 from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
+from batchctl.files.sentlog import SentLog
 from batchctl.providers import registry
 from batchctl.providers.base import BatchLimits, BatchProvider, RequestFormat, SyncProvider
 from batchctl.runs.context import Context
@@ -97,6 +98,11 @@ class HeldRun:
     def ids_tell(self) -> bool:
         """Whether a batch in the provider's list can be told from every other run's: by its key, or by tagged ids."""
         return self.form.keeps_keys or self.settings.tag_ids
+
+    @cached_property
+    def sent(self) -> SentLog:
+        """What was sent, as it is written down beside the state file."""
+        return SentLog(self.work / "sent.jsonl")
 
     @property
     def spool(self) -> Path:

@@ -12,12 +12,13 @@ from batchctl.core.ids import intent_key
 from batchctl.core.model import BatchState
 from batchctl.core.packing import QueueLimits, admissible
 from batchctl.core.retry import LONGEST_PAUSE, backoff, is_due
+from batchctl.files.sentlog import Sent
 from batchctl.providers.base import Submission
 from batchctl.runs.budget import affordable
 from batchctl.runs.held import HeldRun
 from batchctl.runs.lines import check_requests, drop_own_lines, endpoint_of, open_batch_lines, size_of
 from batchctl.runs.splitting import halve, refuse_single
-from batchctl.state.rows import BatchRow
+from batchctl.state.rows import BatchRow, stamp
 
 REFUSAL_PAUSE = 60.0  # seconds, doubled with each refusal in a row up to MAX_REFUSAL_PAUSE
 MAX_REFUSAL_PAUSE = 1800.0
@@ -90,6 +91,7 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
     key = intent_key(run.row.token, batch.number, run.ctx.random.getrandbits(32))
     provider = run.provider
     submission = submission_of(run, batch, key, now)
+    run.sent.note(Sent(batch.number, batch.sends + 1, key, stamp(now), batch.requests))
     run.store.batches.intend(run.id, batch.number, key, now)
     try:
         created = await provider.submit(

@@ -78,6 +78,7 @@ FIRST_RELEASE = (
     intent_at TEXT,
     address TEXT,
     key_hint TEXT,
+    sends INTEGER NOT NULL DEFAULT 0,
     file_id TEXT,
     batch_id TEXT,
     certain INTEGER NOT NULL DEFAULT 1,

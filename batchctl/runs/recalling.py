@@ -1,0 +1,66 @@
+"""Tells a state file that is older than what was sent (a copy put back), before anything of it is sent twice.
+
+Each create is written down beside the state file too. A batch that waits in the state file, but was sent, is in doubt
+like any create without an answer: the provider's lists decide. One that the state file has no row for stops the run.
+"""
+
+from __future__ import annotations
+
+from batchctl.core.errors import StateError
+from batchctl.core.events import Level
+from batchctl.core.model import IN_DOUBT, BatchState
+from batchctl.files.sentlog import Sent
+from batchctl.runs.held import HeldRun
+from batchctl.state.rows import BatchRow, moment
+
+RECALLED = IN_DOUBT | {BatchState.WAITING}
+
+
+def recall(run: HeldRun) -> None:
+    """Put every batch in doubt that was sent after this state file was copied."""
+    for entry, batch in older_entries(run):
+        run.store.batches.recall(run.id, batch.number, key=entry.key, at=moment(entry.at), sends=entry.sends)
+        run.emit(
+            "batch.recalled",
+            f"batch {batch.number} was sent at {entry.at}, which this older copy of the state file does not know; "
+            "the provider's lists decide before anything is sent again",
+            batch=batch.number,
+            level=Level.WARNING,
+        )
+
+
+def refuse_older_state(run: HeldRun) -> None:
+    """Send nothing where the state file has no row for a batch that was sent.
+
+    Raises:
+        StateError: it has none.
+    """
+    if lost := lost_entries(run):
+        numbers = ", ".join(str(entry.batch) for entry in lost)
+        raise StateError(
+            f"run {run.name} sent batch {numbers} (the last at {lost[-1].at}), which {run.ctx.state_path} does not "
+            "know: an older copy of it was put back; nothing more is sent",
+            hint=f"`batchctl doctor --repair {run.name}` finds them in the provider's lists",
+        )
+
+
+def older_entries(run: HeldRun) -> list[tuple[Sent, BatchRow]]:
+    """Batches that were sent later than the state file knows, with the sending."""
+    found = []
+    for entry in run.sent.last.values():
+        batch = run.store.batches.get(run.id, entry.batch)
+        if batch is not None and batch.sends < entry.sends and batch.state in RECALLED:
+            found.append((entry, batch))
+    return [(entry, batch) for entry, batch in found if entry.requests == batch.requests]
+
+
+def lost_entries(run: HeldRun) -> list[Sent]:
+    """Sendings of batches the state file has no row for, or one that holds something else."""
+    found = []
+    for entry in run.sent.last.values():
+        batch = run.store.batches.get(run.id, entry.batch)
+        if batch is None or (
+            batch.sends < entry.sends and batch.state in RECALLED and batch.requests != entry.requests
+        ):
+            found.append(entry)
+    return found
