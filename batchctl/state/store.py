@@ -7,7 +7,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from batchctl.core.errors import StateError
 from batchctl.state.batches import Batches
 from batchctl.state.connection import Database, open_readonly, open_writable
 from batchctl.state.events import Events
@@ -45,14 +44,6 @@ class Store:
     def transaction(self, *, durable: bool = False) -> AbstractContextManager[None]:
         """An immediate transaction that calls made inside it join; see `Database.transaction`."""
         return self._db.transaction(durable=durable)
-
-    def damage(self) -> list[str]:
-        """What SQLite's own check of the whole file finds; empty for a sound file. Reads every page."""
-        try:
-            found = [str(text) for (text,) in self._db.rows("PRAGMA integrity_check(20)")]
-        except StateError as error:
-            return [error.message]
-        return [] if found == ["ok"] else found
 
     def close(self) -> None:
         """Close the connection; a writer's last close folds the WAL back into the file."""

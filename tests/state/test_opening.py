@@ -13,6 +13,7 @@ import pytest
 
 from batchctl.core.errors import InputError, StateError, StorageError
 from batchctl.state.connection import Database, open_journal
+from batchctl.state.salvage import damage_of
 from batchctl.state.store import Store
 from tests.state.making import create_run, plan
 
@@ -109,17 +110,17 @@ def test_a_damaged_page_is_found(store: Store, path: Path) -> None:
         for page in range(size // 8192, size // 4096):
             file.seek(page * 4096)
             file.write(b"\xa5" * 4096)
+    assert damage_of(path)
     with Store.open(path, readonly=True) as damaged:
-        assert damaged.damage()
         with pytest.raises(StateError, match="malformed") as caught:
             damaged.items.page(1)
     assert "doctor" in str(caught.value.hint)
 
 
-def test_a_sound_file_has_no_damage(store: Store) -> None:
+def test_a_sound_file_has_no_damage(store: Store, path: Path) -> None:
     """The check of the whole file finds nothing in a sound one."""
     plan(store)
-    assert store.damage() == []
+    assert damage_of(path) == []
 
 
 def test_a_file_in_the_way_of_the_folder(tmp_path: Path) -> None:

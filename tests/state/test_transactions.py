@@ -12,6 +12,7 @@ import pytest
 
 from batchctl.core.errors import StaleStateError, StateError
 from batchctl.core.model import BatchState
+from batchctl.state.salvage import damage_of
 from batchctl.state.store import Store
 from tests.state.making import NOW, create_run, plan, send, state_of
 
@@ -142,4 +143,4 @@ def test_a_killed_writer_leaves_all_or_nothing(store: Store, path: Path) -> None
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     with Store.open(path) as after:
         assert [batch.state for batch in after.batches.all(run_id)] == [BatchState.IN_PROGRESS, BatchState.WAITING]
-        assert after.damage() == []
+    assert damage_of(path) == []

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from batchctl.core.model import ItemState, RunState
 from batchctl.simulator.answers import answer
+from batchctl.state.salvage import damage_of
 from batchctl.state.store import Store
 from tests.torture.processes import KEY, SimulatorProcess
 from tests.torture.schedules import CONCURRENCY, FINAL_KINDS, LAST_ROUND, ODD_KINDS, Schedule
@@ -63,7 +64,7 @@ def _books(
     with Store.open(folder / "state.db", readonly=True) as store:
         run = store.runs.get("r")
         assert run is not None
-        found += [Problem("database", text) for text in store.damage()]
+        found += [Problem("database", text) for text in damage_of(store.path)]
         found += [Problem("books", text) for text in store.runs.verify(run.id)]
         if (run.planned, run.succeeded, run.failed) != (schedule.items, len(results), len(errors)):
             found.append(Problem("books", f"counts {run.planned} {run.succeeded} {run.failed} are not the files'"))
