@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from batchctl.core.errors import InputError
 from batchctl.providers.decoding import decode
 from batchctl.providers.errors import Call, ErrorReader, SdkErrors, own_error
 from batchctl.providers.headers import server_time
@@ -70,9 +71,19 @@ class Sdk:
 
     @property
     def client(self) -> Any:
-        """The SDK's client, built at the first use."""
+        """The SDK's client, built at the first use.
+
+        Raises:
+            InputError: its base URL holds a user or a password.
+        """
         if self._client is None:
-            self._client = self._build()
+            client = self._build()
+            if client.base_url.userinfo:
+                raise InputError(
+                    "the base URL holds a user or a password, which would be sent beside the key",
+                    hint="take them out; the key comes from its own variable",
+                )
+            self._client = client
         return self._client
 
     async def aclose(self) -> None:
@@ -181,7 +192,7 @@ _ID = msgspec.json.Decoder(_Id)
 
 
 def address_of(base_url: Any, **scopes: str | None) -> str:
-    """A base URL as it may be written down, and the parts of an account (by name) that headers ask for."""
+    """A base URL without its query, and the parts of an account (by name) that headers ask for."""
     url = urlsplit(str(base_url))
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
     port = "" if url.port in (None, PORTS.get(url.scheme)) else f":{url.port}"

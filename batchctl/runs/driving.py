@@ -9,6 +9,8 @@ from batchctl.core.errors import BatchctlError, Fault, ProviderError, SystemicEr
 from batchctl.core.events import Level
 from batchctl.core.model import MAY_ANSWER, RUNNING, BatchState, RunState
 from batchctl.core.retry import is_due
+from batchctl.core.words import counted
+from batchctl.runs.accounts import needs_of_elsewhere
 from batchctl.runs.canceling import withdraw_everything
 from batchctl.runs.context import InterruptedRunError
 from batchctl.runs.finishing import finish_if_settled, is_settled
@@ -68,22 +70,24 @@ def stop(run: HeldRun, error: BatchctlError) -> None:
     run.emit("run.stopped", f"run {run.name} is stopped: {error.message}", level=Level.ERROR)
 
 
-def stop_if_asked(run: HeldRun) -> None:
+def stop_if_asked(*runs: HeldRun) -> None:
     """Leave where a signal asked for it; call it only where leaving loses nothing (field reports 86, 87).
 
     Raises:
         InterruptedRunError: a signal came; it says what goes on at the provider and how to go on here.
     """
-    number = run.ctx.stop.signal_number
+    number = runs[0].ctx.stop.signal_number
     if number is None:
         return
-    live = run.store.batches.in_state(run.id, *RUNNING)
+    live = [batch for run in runs for batch in run.store.batches.in_state(run.id, *RUNNING)]
     ids = ", ".join(str(batch.batch_id) for batch in live[:10])
-    going = f"; {len(live):,} batches go on at the provider: {ids}" if live else ""
+    going = f"; {counted(len(live), 'batch')} still at the provider: {ids}" if live else ""
+    names = [run.name for run in runs]
     raise InterruptedRunError(
         number,
-        f"interrupted, the state of run {run.name} is saved{going}",
-        hint=f"`batchctl poll --wait --resubmit {run.name}` goes on, `batchctl cancel {run.name}` stops the batches",
+        f"interrupted, the state of {'run' if len(names) == 1 else 'runs'} {', '.join(names)} is saved{going}",
+        hint=f"`batchctl poll --wait --resubmit {' '.join(names)}` goes on, "
+        f"`batchctl cancel {names[0] if len(names) == 1 else 'RUN'}` stops the batches",
     )
 
 
@@ -91,9 +95,14 @@ def _say_what_it_needs(run: HeldRun) -> None:
     row = run.refresh()
     if row.state is RunState.STOPPED:
         return  # why it was stopped is what a person must know
-    needs = None if is_settled(row) else needs_of_unknown(run) or needs_of_gone(run) or needs_of_rest(run)
+    needs = None if is_settled(row) else needs_now(run)
     if needs != row.needs:
         run.store.runs.set_needs(run.id, needs, at=run.ctx.now())
+
+
+def needs_now(run: HeldRun) -> str | None:
+    """The most pressing thing a person must do."""
+    return needs_of_elsewhere(run) or needs_of_unknown(run) or needs_of_gone(run) or needs_of_rest(run)
 
 
 def needs_of_rest(run: HeldRun) -> str | None:
@@ -123,7 +132,7 @@ async def until_settled(
         for run in waiting:
             try:
                 await one_pass(run, look=True, resubmit=resubmit)
-                stop_if_asked(run)
+                stop_if_asked(*waiting)
                 pause = None if is_settled(run.row) else _pause(run)
             except InterruptedRunError:
                 raise
@@ -133,19 +142,20 @@ async def until_settled(
             if pause is not None:
                 pauses[run.name] = pause
         waiting = [run for run in waiting if run.name in pauses]
-        if waiting and not await _sleep(waiting[0], min(pauses.values()), until):
+        if waiting and not await _sleep(waiting, min(pauses.values()), until):
             return
 
 
-async def _sleep(run: HeldRun, pause: float, until: datetime | None) -> bool:
+async def _sleep(runs: Sequence[HeldRun], pause: float, until: datetime | None) -> bool:
     """Wait until something is due; false when the wait has run out."""
+    ctx = runs[0].ctx
     if until is not None:
-        left = (until - run.ctx.now()).total_seconds()
+        left = (until - ctx.now()).total_seconds()
         if left <= 0:
             return False
         pause = min(pause, left)
-    await run.ctx.pause(pause)
-    stop_if_asked(run)
+    await ctx.pause(pause)
+    stop_if_asked(*runs)
     return True
 
 
@@ -155,7 +165,9 @@ def _pause(run: HeldRun) -> float | None:
     moving = MAY_ANSWER - {BatchState.UNKNOWN}
     interval = run.settings.interval
     looks = [
-        batch.next_check_at for batch in run.store.batches.in_state(run.id, *moving) if batch.number not in run.gone
+        batch.next_check_at
+        for batch in run.store.batches.in_state(run.id, *moving)
+        if batch.number not in run.gone and batch.number not in run.elsewhere
     ]
     due = [now if moment is None or is_due(moment, now, interval) else moment for moment in looks]
     waiting = run.store.batches.in_state(run.id, BatchState.WAITING)

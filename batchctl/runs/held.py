@@ -21,7 +21,7 @@ from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
 from batchctl.files.sentlog import SentLog
 from batchctl.providers import registry
-from batchctl.providers.base import BatchLimits, BatchProvider, RequestFormat, SyncProvider
+from batchctl.providers.base import Account, BatchLimits, BatchProvider, RequestFormat, SyncProvider
 from batchctl.runs.context import Context
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import BatchRow, RunRow
@@ -29,6 +29,7 @@ from batchctl.state.store import Store
 
 LEAST_BYTES = 500  # the smallest --max-bytes that makes sense: a request without a prompt is not much smaller
 SIMULATED_KEY = "simulated"  # the simulator takes any key
+SIMULATED = Account("the simulator", SIMULATED_KEY)  # wherever it listens this time
 
 
 class HeldRun:
@@ -51,6 +52,8 @@ class HeldRun:
         self.systemic: ItemError | None = None
         self.importing = asyncio.Lock()  # downloads go side by side; results are read in one batch after the other
         self.gone: set[int] = set()  # ended batches whose results the provider no longer has
+        self.elsewhere: dict[int, str] = {}  # batches that cannot be seen with the address and key in use, and why
+        self._account: Account | None = None
 
     @cached_property
     def results(self) -> LineLog:
@@ -70,6 +73,12 @@ class HeldRun:
         return registry.batch_provider(
             self.row.provider, base_url=self.ctx.simulator[self.row.provider], api_key=SIMULATED_KEY
         )
+
+    async def account(self) -> Account:
+        """The address and key in use, as they may be written down."""
+        if self._account is None:
+            self._account = SIMULATED if self.settings.simulate else await self.provider.account(self.row.token)
+        return self._account
 
     def sync_provider(self) -> SyncProvider:
         """The sync lane's adapter; the caller closes it."""

@@ -10,6 +10,7 @@ from batchctl.core.events import Level
 from batchctl.core.model import FOLLOWED, RUNNING, BatchState, CancelCause
 from batchctl.core.retry import LONGEST_PAUSE, is_due, poll_delay
 from batchctl.providers.base import BatchCheck, Phase
+from batchctl.runs.accounts import look_elsewhere
 from batchctl.runs.collecting import collect
 from batchctl.runs.held import HeldRun
 from batchctl.runs.rejecting import rejected
@@ -55,9 +56,18 @@ async def _look(run: HeldRun, batch: BatchRow) -> None:
     except ProviderError as error:
         if error.fault is Fault.SYSTEMIC:
             raise
-        _failed_look(run, batch, error)
-        if error.fault is Fault.NOT_FOUND and batch.check_failures + 1 >= GONE_LOOKS:
-            _may_be_gone(run, run.batch(batch.number))
+        elsewhere = await look_elsewhere(run, batch) if error.fault is Fault.NOT_FOUND else None
+        _failed_look(run, batch, error, elsewhere)
+        if error.fault is Fault.NOT_FOUND:
+            _not_found(run, run.batch(batch.number))
+
+
+def _not_found(run: HeldRun, batch: BatchRow) -> None:
+    """A batch not found again and again is in another account, or its results are gone; once or twice says nothing."""
+    if batch.check_failures < GONE_LOOKS:
+        run.elsewhere.pop(batch.number, None)
+    elif batch.number not in run.elsewhere:
+        _may_be_gone(run, batch)
 
 
 def _may_be_gone(run: HeldRun, batch: BatchRow) -> None:
@@ -91,7 +101,7 @@ def needs_of_gone(run: HeldRun) -> str | None:
     )
 
 
-def _failed_look(run: HeldRun, batch: BatchRow, error: ProviderError) -> None:
+def _failed_look(run: HeldRun, batch: BatchRow, error: ProviderError, elsewhere: str | None) -> None:
     """An outage, or an id the provider does not know for now: wait and say so; never a reason to send again."""
     failures = batch.check_failures + 1
     delay = min(error.retry_after or 0.0, LONGEST_PAUSE) or poll_delay(
@@ -108,7 +118,8 @@ def _failed_look(run: HeldRun, batch: BatchRow, error: ProviderError) -> None:
     )
     run.emit(
         "batch.look_failed",
-        f"batch {batch.number} ({batch.batch_id}): look {failures} in a row failed: {error.message}",
+        f"batch {batch.number} ({batch.batch_id}): look {failures} in a row failed: {error.message}"
+        + (f"; {elsewhere}" if elsewhere else ""),
         batch=batch.number,
         level=Level.WARNING,
         data={"fault": str(error.fault), "status": error.status, "failures": failures},
@@ -117,6 +128,7 @@ def _failed_look(run: HeldRun, batch: BatchRow, error: ProviderError) -> None:
 
 async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
     now = run.ctx.now()
+    run.elsewhere.pop(batch.number, None)
     unchanged = check.status == batch.provider_status
     delay = poll_delay(run.settings.interval, _slowness(run, batch, now), 0, run.ctx.random.random())
     run.store.batches.checked(

@@ -9,6 +9,7 @@ from batchctl.core.events import Level
 from batchctl.core.model import IN_DOUBT, BatchState
 from batchctl.core.retry import LONGEST_PAUSE, is_due
 from batchctl.providers.base import Absent, Created, Found, Unknown
+from batchctl.runs.accounts import look_elsewhere
 from batchctl.runs.held import HeldRun
 from batchctl.runs.submitting import submission_of
 from batchctl.state.rows import BatchRow
@@ -29,8 +30,9 @@ async def settle(run: HeldRun) -> bool:
     """
     clear = True
     for batch in run.store.batches.in_state(run.id, *IN_DOUBT):
+        await look_elsewhere(run, batch)
         if not is_due(batch.next_check_at, run.ctx.now(), max(run.settings.interval, run.settings.settle_after)):
-            clear = clear and batch.state is BatchState.UNKNOWN
+            clear = clear and (batch.state is BatchState.UNKNOWN or batch.number in run.elsewhere)
             continue
         clear = await _settle_one(run, batch) and clear
     return clear
@@ -45,30 +47,54 @@ async def _settle_one(run: HeldRun, batch: BatchRow) -> bool:
     except ProviderError as error:
         if error.fault is Fault.SYSTEMIC:
             raise
-        if error.fault in (Fault.PERMANENT, Fault.NOT_FOUND):
-            return _unknown(run, batch, f"this server has no list of batches: {error.message}", ())
-        pause = min(error.retry_after or 0.0, LONGEST_PAUSE) or run.settings.interval
-        run.store.batches.look_later(run.id, batch.number, run.ctx.now() + timedelta(seconds=pause))
+        return _unread(run, batch, error)
+    elsewhere = batch.number in run.elsewhere
+    if isinstance(found, Found) and (found.certain or not elsewhere):
+        return _adopt(run, batch, found.created, certain=found.certain)
+    if elsewhere:
+        return _elsewhere(run, batch)
+    if isinstance(found, Absent):
+        return _absent(run, batch, found.file_id)
+    assert isinstance(found, Unknown)
+    return _unknown(run, batch, found.reason, found.candidates)
+
+
+def _unread(run: HeldRun, batch: BatchRow, error: ProviderError) -> bool:
+    """The lists could not be read: later, or never where the server has none."""
+    if error.fault in (Fault.PERMANENT, Fault.NOT_FOUND):
+        if batch.number in run.elsewhere:
+            return _elsewhere(run, batch)
+        return _unknown(run, batch, f"this server has no list of batches: {error.message}", ())
+    pause = min(error.retry_after or 0.0, LONGEST_PAUSE) or run.settings.interval
+    run.store.batches.look_later(run.id, batch.number, run.ctx.now() + timedelta(seconds=pause))
+    run.emit(
+        "batch.unsettled",
+        f"batch {batch.number}: its create is in doubt and the provider's list could not be read ({error.message})",
+        batch=batch.number,
+        level=Level.WARNING,
+    )
+    return batch.state is BatchState.UNKNOWN
+
+
+def _elsewhere(run: HeldRun, batch: BatchRow) -> bool:
+    """Leave a create in doubt as it is: where it went is not where we can look, so its absence proves nothing."""
+    run.store.batches.look_later(
+        run.id, batch.number, run.ctx.now() + timedelta(seconds=run.settings.interval), anew=True
+    )
+    change = run.elsewhere[batch.number]
+    if change not in (run.row.needs or ""):
         run.emit(
-            "batch.unsettled",
-            f"batch {batch.number}: its create is in doubt and the provider's list could not be read ({error.message})",
+            "batch.elsewhere",
+            f"batch {batch.number}: whether its create was accepted cannot be looked up: {change}",
             batch=batch.number,
-            level=Level.WARNING,
+            level=Level.ERROR,
         )
-        return batch.state is BatchState.UNKNOWN
-    match found:
-        case Found(created=created, certain=certain):
-            return _adopt(run, batch, created, certain=certain)
-        case Absent(file_id=file_id) if batch.state is BatchState.SUBMITTING:
-            return _absent(run, batch, file_id)
-        case Absent():
-            return True  # unknown stays unknown: a person settles it, other batches go on
-        case Unknown(candidates=candidates, reason=reason):
-            return _unknown(run, batch, reason, candidates)
+    return True
 
 
 def _adopt(run: HeldRun, batch: BatchRow, created: Created, *, certain: bool) -> bool:
     now = run.ctx.now()
+    run.elsewhere.pop(batch.number, None)
     owner = run.store.batches.owner(created.batch_id)
     if owner is not None:
         return _unknown(run, batch, f"{created.batch_id} is taken by run {owner}", (created.batch_id,))
@@ -101,7 +127,7 @@ def _absent(run: HeldRun, batch: BatchRow, file_id: str | None) -> bool:
     now = run.ctx.now()
     pause = timedelta(seconds=run.settings.settle_after / (LOOKS - 1))
     if run.store.batches.looked(run.id, batch.number, next_check_at=now + pause) < LOOKS:
-        return False
+        return batch.state is BatchState.UNKNOWN
     if file_id is not None:
         run.store.batches.set_file(run.id, batch.number, file_id)
     lost = batch.lost + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import IO
 
@@ -90,9 +91,13 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
     now = run.ctx.now()
     key = intent_key(run.row.token, batch.number, run.ctx.random.getrandbits(32))
     provider = run.provider
+    account = await run.account()
+    if batch.file_id is not None and batch.address not in (None, account.address):
+        batch = replace(batch, file_id=None)  # it was uploaded somewhere else
+        run.store.batches.set_file(run.id, batch.number, None)
     submission = submission_of(run, batch, key, now)
     run.sent.note(Sent(batch.number, batch.sends + 1, key, stamp(now), batch.requests))
-    run.store.batches.intend(run.id, batch.number, key, now)
+    run.store.batches.intend(run.id, batch.number, key, now, address=account.address, key_hint=account.key_hint)
     try:
         created = await provider.submit(
             submission,

@@ -20,6 +20,7 @@ from batchctl.core.errors import (
 from batchctl.core.events import Level
 from batchctl.core.model import IN_DOUBT, MAY_ANSWER, BatchState, Outcome, RunState
 from batchctl.providers.base import Found
+from batchctl.runs.accounts import doubts_elsewhere, look_elsewhere
 from batchctl.runs.canceling import withdraw_everything
 from batchctl.runs.context import Context
 from batchctl.runs.driving import one_pass, stop_if_asked, until_settled
@@ -276,7 +277,8 @@ def _unknown_batch(run: HeldRun, number: int | None) -> BatchRow:
 
 async def _declare_absent(run: HeldRun, batch: BatchRow) -> None:
     """Take a person's word that a create never arrived, where the provider's lists do not say otherwise."""
-    if batch.state is not BatchState.UNKNOWN:
+    elsewhere = await look_elsewhere(run, batch)
+    if batch.state is not BatchState.UNKNOWN and not elsewhere:
         raise InputError(
             f"batch {batch.number} is still being settled", hint=f"`batchctl poll {run.name}` asks the provider's lists"
         )
@@ -289,7 +291,9 @@ async def _declare_absent(run: HeldRun, batch: BatchRow) -> None:
             f"batch {batch.number} was created: it is {found.created.batch_id}",
             hint=f"`batchctl adopt {run.name} {found.created.batch_id}` takes it",
         )
-    run.store.batches.back_to_waiting(run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=True)
+    run.store.batches.back_to_waiting(
+        run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=not elsewhere
+    )
     run.emit("batch.absent", f"batch {batch.number}: a person says it was never created", batch=batch.number)
 
 
@@ -319,7 +323,7 @@ async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:
 
 
 def _raise_for_unknown(run: HeldRun) -> None:
-    if run.store.batches.in_state(run.id, BatchState.UNKNOWN):
+    if run.store.batches.in_state(run.id, BatchState.UNKNOWN) or doubts_elsewhere(run):
         raise UnknownCreateError(run.refresh().needs or "a create is unknown")
 
 
@@ -333,7 +337,7 @@ def raise_for_end(run: HeldRun) -> None:
     if not row.open:
         if row.failed:
             raise SomeFailedError(
-                f"run {run.name} finished: {row.succeeded:,} succeeded, {row.failed:,} failed of {row.planned:,}",
+                f"run {run.name} is {row.state}: {row.succeeded:,} succeeded, {row.failed:,} failed of {row.planned:,}",
                 hint=f"`batchctl errors {run.name}` shows why",
             )
         return
