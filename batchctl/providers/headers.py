@@ -51,7 +51,7 @@ def anthropic_rates(headers: Mapping[str, str]) -> RateHeaders:
 
 
 def openai_rates(headers: Mapping[str, str]) -> RateHeaders:
-    """OpenAI's limits, and those of vendors that copy its headers"""
+    """OpenAI's limits, and those of vendors that copy its headers."""
     get = headers.get
     return RateHeaders(
         _count(get("x-ratelimit-limit-requests")),

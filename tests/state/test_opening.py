@@ -111,9 +111,8 @@ def test_a_damaged_page_is_found(store: Store, path: Path) -> None:
             file.seek(page * 4096)
             file.write(b"\xa5" * 4096)
     assert damage_of(path)
-    with Store.open(path, readonly=True) as damaged:
-        with pytest.raises(StateError, match="malformed") as caught:
-            damaged.items.page(1)
+    with Store.open(path, readonly=True) as damaged, pytest.raises(StateError, match="malformed") as caught:
+        damaged.items.page(1)
     assert "doctor" in str(caught.value.hint)
 
 

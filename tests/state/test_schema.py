@@ -14,8 +14,8 @@ from sqlite_utils.migrations import Migrations
 
 from batchctl.core.model import BATCH_MOVES, RUN_MOVES
 from batchctl.state.migrations import migrations
-from batchctl.state.schema import MIGRATION_NAMES
 from batchctl.state.salvage import damage_of
+from batchctl.state.schema import MIGRATION_NAMES
 from batchctl.state.store import Store
 from tests.state.golden import CONTRACT, schema_text
 
