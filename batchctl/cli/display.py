@@ -6,17 +6,21 @@ import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from batchctl.cli.sinks import told
 from batchctl.cli.text import age, safe
 from batchctl.core.errors import BatchctlError
 from batchctl.core.events import Emit, Event, Level
 from batchctl.core.model import BatchState, RunState
+from batchctl.core.words import counted
 from batchctl.runs.context import utc_now
 from batchctl.state.rows import BatchRow, RunRow
 from batchctl.state.store import Store
@@ -31,11 +35,13 @@ class Display:
     """Draws the runs that events speak of.
 
     Args:
-        state: the state file; read anew for every drawing.
+        options: those before the command; the state file is read anew for every drawing.
+        several: the command works on several runs.
     """
 
-    def __init__(self, state: Path, console: Console) -> None:
-        self._state = state
+    def __init__(self, options: dict[str, Any], console: Console, *, several: bool) -> None:
+        self._state: Path = options["state"]
+        self._told = partial(told, several=several, state=options["state_given"])
         self._console = console
         self._names: list[str] = []
         self._progress = ""  # of the sync lane: what is in flight is nowhere in the store
@@ -47,7 +53,7 @@ class Display:
         if event.kind == PROGRESS:
             self._progress = event.text
         elif event.level >= Level.INFO:
-            self._console.print(Text(safe(event.text), style=STYLES.get(event.level, "")), highlight=False)
+            self._console.print(Text(self._told(event), style=STYLES.get(event.level, "")), highlight=False)
 
     def draw(self) -> RenderableType:
         """Everything as it is in the store now."""
@@ -68,7 +74,7 @@ def draw_run(row: RunRow, batches: list[BatchRow], now: datetime) -> RenderableT
     line = Text.assemble(
         (row.name, "bold"),
         f"  {row.state}  {age((now - row.created_at).total_seconds())}",
-        f"  {_expected(batches, now)}",
+        f"  {_expected(batches, now, simulated=bool(row.settings.get('simulate')))}",
         f"  {row.succeeded:,} succeeded, {row.failed:,} failed, {row.open:,} open of {row.planned:,}",
         f"  ${row.cost_usd:,.2f}",
     )
@@ -81,19 +87,30 @@ def draw_run(row: RunRow, batches: list[BatchRow], now: datetime) -> RenderableT
         counts = ", ".join(f"{count:,} {name}" for name, count in batch.provider_counts.items() if count)
         table.add_row(
             str(batch.number),
-            f"{batch.state} ({batch.provider_status})" if batch.provider_status else str(batch.state),
+            _state_of(batch),
             str(batch.round),
             f"{batch.requests:,}",
             safe(counts),
             age(since.total_seconds()) if since else "-",
         )
-    more = Text(f"… and {len(live) - SHOWN_BATCHES:,} more open batches") if len(live) > SHOWN_BATCHES else Text("")
     collected = sum(batch.state is BatchState.COLLECTED for batch in batches)
-    return Group(line, table, more, Text(f"{collected:,} batches collected", style="dim"))
+    parts: list[RenderableType] = [line, *([table] if live else [])]
+    if len(live) > SHOWN_BATCHES:
+        parts.append(Text(f"… and {len(live) - SHOWN_BATCHES:,} more open batches"))
+    return Group(*parts, Text(f"{counted(collected, 'batch')} collected", style="dim"))
 
 
-def _expected(batches: list[BatchRow], now: datetime) -> str:
-    """When the open batches should end, judged by those that have; the provider's own limit before that."""
+def _state_of(batch: BatchRow) -> str:
+    """Our word for where a batch stands, with the provider's where it is another."""
+    theirs = batch.provider_status
+    return str(batch.state) if theirs in (None, str(batch.state)) else f"{batch.state} ({safe(theirs)})"
+
+
+def _expected(batches: list[BatchRow], now: datetime, *, simulated: bool) -> str:
+    """When the open batches should end, judged by those that have; the provider's own limit before that.
+
+    A simulator's clock is another one: its limit says nothing about the time here.
+    """
     took = [
         (batch.ended_at - batch.submitted_at).total_seconds()
         for batch in batches
@@ -109,14 +126,16 @@ def _expected(batches: list[BatchRow], now: datetime) -> str:
     if took:
         left = max(0.0, statistics.median(took) - min(ages))
         return f"about {age(left)} left"
+    if simulated:
+        return ""
     limits = [batch.expires_at for batch in batches if batch.state is BatchState.IN_PROGRESS and batch.expires_at]
     return f"at most {age((max(limits) - now).total_seconds())} left" if limits else ""
 
 
 @contextmanager
-def live_display(state: Path) -> Iterator[Emit]:
+def live_display(options: dict[str, Any], *, several: bool) -> Iterator[Emit]:
     """A live display on stderr; what it shows last stays on the screen."""
     console = Console(stderr=True)
-    display = Display(state, console)
+    display = Display(options, console, several=several)
     with Live(get_renderable=display.draw, console=console, refresh_per_second=2, redirect_stdout=False):
         yield display.emit

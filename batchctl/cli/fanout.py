@@ -25,7 +25,7 @@ def fanout(ctx: click.Context, /, items: tuple[str, ...], run_name: str | None, 
 
     ITEMS from standard input or a FIFO may go on for ever: they are sent as they come.
     """
-    from batchctl.cli.reading import say_summary
+    from batchctl.cli.standing import runs_of, say_summary
     from batchctl.runs import fanout as verbs
 
     options = state_options(ctx)
@@ -35,7 +35,7 @@ def fanout(ctx: click.Context, /, items: tuple[str, ...], run_name: str | None, 
         name, changes = run_name, sync_settings(given)
         if given["max_cost"] is not None:
             changes["max_cost"] = given["max_cost"]
-        simulate = simulated(options["state"], (name,))
+        simulate = simulated(runs_of(options["state"], (name,)))
         verb = lambda c: verbs.fanout_run(c, name, changes)  # noqa: E731
     else:
         request = plan_request(options, items, given)
@@ -45,4 +45,4 @@ def fanout(ctx: click.Context, /, items: tuple[str, ...], run_name: str | None, 
         work(options, verb, simulate=simulate, faults=given["faults"])
     finally:
         with suppress(BatchctlError):  # how the run ended is said, even where no summary can be made
-            say_summary(options["state"], name)
+            say_summary(options, name)

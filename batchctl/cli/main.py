@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any, NoReturn
@@ -11,6 +12,7 @@ import click
 
 from batchctl import __version__
 from batchctl.cli.env import option
+from batchctl.cli.text import commands_for
 from batchctl.core.errors import BatchctlError
 
 DEFAULT_STATE = Path("state") / "batchctl.db"
@@ -39,8 +41,53 @@ COMMANDS: dict[str, tuple[str, str]] = {
 """Each command, where it lives below `batchctl.cli`, and its one line of help: its module is imported only on use."""
 
 
+class FilePath(click.Path):
+    """A file that may not be there yet; an empty name is none."""
+
+    def __init__(self) -> None:
+        super().__init__(dir_okay=False, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Refuse an empty name, which would be the current folder."""
+        if not str(value):
+            self.fail("give the name of a file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported on use, so that `--help` and `status` start at once."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, or name those that look like it."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            import difflib
+
+            close = " or ".join(repr(match) for match in difflib.get_close_matches(name, COMMANDS, n=2))
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {close}?" if close else ""))
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; its errors name commands as they must be given here, and a closed pipe ends it quietly."""
+        try:
+            return super().invoke(ctx)
+        except BatchctlError as error:
+            state = state_given(ctx)
+            error.message = commands_for(error.message, state)
+            error.hint = error.hint and commands_for(error.hint, state)
+            raise
+        except click.NoSuchOption as error:
+            if error.option_name in {name for param in self.params for name in param.opts}:
+                name = error.option_name
+                raise click.UsageError(
+                    f"{name} stands before the command: batchctl {name} … COMMAND", error.ctx
+                ) from None
+            raise
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the last flush has nowhere to fail
+            sys.exit(0)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The commands in the order of the documentation."""
@@ -61,14 +108,8 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@option(
-    "--state",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=DEFAULT_STATE,
-    show_default=True,
-    help="The state file.",
-)
-@option("--log-file", type=click.Path(dir_okay=False, path_type=Path), help="Append events here.")
+@option("--state", type=FilePath(), default=DEFAULT_STATE, show_default=True, help="The state file.")
+@option("--log-file", type=FilePath(), help="Append events here.")
 @option(
     "--log-format",
     type=click.Choice(["text", "json"]),
@@ -82,7 +123,13 @@ class LazyGroup(click.Group):
 @click.pass_context
 def cli(ctx: click.Context, /, **options: Any) -> None:
     """One model answer per item, at the batch price: nothing lost, nothing paid twice."""
-    ctx.obj = options
+    ctx.obj = options | {"state_given": state_given(ctx)}
+
+
+def state_given(ctx: click.Context) -> Path | None:
+    """The state file where it is not the default one, for the commands that messages name."""
+    state = ctx.params.get("state")
+    return None if state in (None, DEFAULT_STATE) else Path(str(state))
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
@@ -99,9 +146,6 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     except BatchctlError as error:
         say_error(error)
         sys.exit(error.exit_code)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(0)
     except OSError as error:
         from batchctl.files.durable import named
 

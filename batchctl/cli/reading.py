@@ -13,10 +13,11 @@ import click
 import msgspec
 
 from batchctl.cli.env import option, state_options
-from batchctl.cli.text import age, safe, table
+from batchctl.cli.text import age, commands_for, error_table, safe, table, table_lines
 from batchctl.core.model import ItemState, Outcome
 from batchctl.runs import reading
 from batchctl.runs.manifest import rfc3339
+from batchctl.state.rows import BatchRow
 from batchctl.state.store import Store
 
 RUN = click.argument("run")
@@ -40,12 +41,21 @@ def status(ctx: click.Context, run: str | None, *, as_json: bool) -> None:
     """Where the runs stand, one line each."""
     with _open(ctx) as store:
         rows = [reading.run_named(store, run)] if run else store.runs.all()
-        statuses = [reading.status_of(store, row) for row in rows]
+        statuses = [_with_state(ctx, reading.status_of(store, row)) for row in rows]
     if as_json:
         _json_lines(statuses)
         return
+    if not statuses:
+        click.echo(f"no runs in {state_options(ctx)['state']}", err=True)
+        return
     header = ("run", "state", "planned", "succeeded", "failed", "open", "batches", "cost $", "needs")
     click.echo(table(header, [_status_row(entry) for entry in statuses]))
+
+
+def _with_state(ctx: click.Context, entry: dict[str, Any]) -> dict[str, Any]:
+    """The commands in what a run needs, as they must be given."""
+    needs = entry["needs"]
+    return entry | {"needs": needs and commands_for(needs, state_options(ctx)["state_given"])}
 
 
 def _status_row(entry: dict[str, Any]) -> tuple[object, ...]:
@@ -72,14 +82,14 @@ def show(ctx: click.Context, run: str, *, as_json: bool) -> None:
     """One run in full: counts, batches, tokens, cost, errors by kind."""
     with _open(ctx) as store:
         row = reading.run_named(store, run)
-        entry = reading.status_of(store, row) | {
+        entry = _with_state(ctx, reading.status_of(store, row)) | {
             "provider": row.provider,
             "endpoint": row.endpoint,
             "model": row.model,
             "fingerprint": row.fingerprint,
             "inputs": row.inputs,
             "out": row.out,
-            "errors": [asdict(group) for group in store.items.error_groups(row.id)],
+            "errors": [asdict(group) for group in reading.error_groups(store, row)],
         }
         batches = store.batches.all(row.id)
     if as_json:
@@ -87,26 +97,25 @@ def show(ctx: click.Context, run: str, *, as_json: bool) -> None:
         return
     for key in ("run", "state", "provider", "endpoint", "model", "out", "created_at", "updated_at", "cost_usd"):
         click.echo(f"{key:12} {safe(str(entry[key]))}")
-    for key in ("counts", "outcomes", "tokens"):
-        click.echo(f"{key:12} " + ", ".join(f"{count:,} {name}" for name, count in entry[key].items()))
+    for key in ("counts", "outcomes", "attempts", "tokens"):
+        click.echo(f"{key:12} " + (", ".join(f"{count:,} {name}" for name, count in entry[key].items()) or "none"))
     if entry["needs"]:
         click.echo(f"needs        {safe(entry['needs'])}")
     click.echo()
-    click.echo(_batch_table(batches))
+    click.echo(_batch_table(batches) if batches else "no batches")
     if entry["errors"]:
         click.echo()
-        click.echo(_error_table(entry["errors"]))
+        click.echo(error_table(entry["errors"]))
 
 
-def _error_table(groups: list[dict[str, Any]]) -> str:
-    rows = [
-        (group["count"], group["outcome"], group["error_type"], (group["error_message"] or "")[:80]) for group in groups
-    ]
-    return table(("items", "outcome", "error", "message"), rows)
-
-
-def _batch_table(batches: list[Any]) -> str:
+def _batch_table(batches: list[BatchRow]) -> str:
+    """Batches in a table, with a column for each kind of end that any of them met."""
     now = datetime.now(UTC)
+    ends = [
+        str(outcome)
+        for outcome in Outcome
+        if outcome in (Outcome.SUCCEEDED, Outcome.ERRORED) or any(getattr(batch, str(outcome)) for batch in batches)
+    ]
     rows = [
         (
             batch.number,
@@ -115,15 +124,12 @@ def _batch_table(batches: list[Any]) -> str:
             batch.provider_status,
             batch.round,
             batch.requests,
-            batch.succeeded,
-            batch.errored + batch.invalid,
-            batch.expired + batch.canceled + batch.missing,
+            *(getattr(batch, end) for end in ends),
             None if (seconds := reading.age_of(batch, now)) is None else age(seconds),
         )
         for batch in batches
     ]
-    header = ("batch", "id", "state", "provider", "round", "requests", "succeeded", "errored", "expired…", "age")
-    return table(header, rows)
+    return table(("batch", "id", "state", "provider", "round", "requests", *ends, "age"), rows)
 
 
 @click.command()
@@ -136,8 +142,10 @@ def batches(ctx: click.Context, run: str, *, as_json: bool) -> None:
         rows = store.batches.all(reading.run_named(store, run).id)
     if as_json:
         _json_lines(reading.batch_as_dict(batch) for batch in rows)
-    else:
+    elif rows:
         click.echo(_batch_table(rows))
+    else:
+        click.echo(f"run {run} has no batches", err=True)
 
 
 @click.command()
@@ -166,9 +174,9 @@ def items(ctx: click.Context, run: str, state: str | None, outcome: str | None, 
         if as_json:
             _json_lines(found)
             return
-        for entry in found:
-            cells = (entry["id"], entry["state"], entry["outcome"], f"round {entry['round']}", entry["batch_id"])
-            click.echo("\t".join("-" if cell is None else safe(str(cell)) for cell in cells))
+        header = ("id", "state", "outcome", "round", "attempts", "batch", "batch_id", "line")
+        for line in table_lines(header, ([entry[name] for name in header] for entry in found)):
+            click.echo(line)
 
 
 @click.command()
@@ -193,11 +201,11 @@ def errors(ctx: click.Context, run: str, *, ordered: bool, summary: bool, as_jso
         _pour(ctx, run, "errors.jsonl", ordered=ordered)
         return
     with _open(ctx) as store:
-        groups = [asdict(group) for group in store.items.error_groups(reading.run_named(store, run).id)]
+        groups = [asdict(group) for group in reading.error_groups(store, reading.run_named(store, run))]
     if as_json:
         _json_lines(groups)
     else:
-        click.echo(_error_table(groups))
+        click.echo(error_table(groups) if groups else f"run {run} has no errors", err=not groups)
 
 
 def _pour(ctx: click.Context, run: str, name: str, *, ordered: bool) -> None:
@@ -231,28 +239,3 @@ def events(ctx: click.Context, run: str, *, as_json: bool) -> None:
                     _json_lines([entry | {"text": event.text, "data": event.data}])
                 else:
                     click.echo(f"{at} {event.kind:18} {safe(event.text)}")
-
-
-def say_summary(state: Path, name: str) -> None:
-    """How a run stands after a command that worked on it, on stderr."""
-    if not state.exists():
-        return
-    with Store.open(state, readonly=True) as store:
-        row = store.runs.get(name)
-        if row is None:
-            return
-        groups = [asdict(group) for group in store.items.error_groups(row.id)]
-        rounds = max((batch.round for batch in store.batches.all(row.id)), default=0)
-        count = len([batch for batch in store.batches.all(row.id) if batch.batch_id])
-    click.echo(
-        f"{row.name}: {row.state}; {row.planned:,} planned = {row.succeeded:,} succeeded + {row.failed:,} failed + "
-        f"{row.open:,} open; {count:,} batches, {rounds} rounds of resubmission; "
-        f"{row.input_tokens:,} + {row.output_tokens:,} tokens, ${row.cost_usd:,.4f}"
-        + (f" ({row.unpriced:,} answers without a known price)" if row.unpriced else ""),
-        err=True,
-    )
-    if groups:
-        click.echo(_error_table(groups), err=True)
-    if row.needs:
-        click.echo(f"needs: {safe(row.needs)}", err=True)
-    click.echo(f"files: {row.out}", err=True)

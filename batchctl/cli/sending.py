@@ -55,11 +55,12 @@ def submit(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
 @click.pass_context
 def run(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
     """Submit, poll and resubmit to the end, with live progress: the main job in one command."""
-    from batchctl.cli.reading import say_summary
+    from batchctl.cli.standing import say_summary, was_finished
     from batchctl.runs import verbs
 
     options = state_options(ctx)
     request = plan_request(options, items, given)
+    finished = was_finished(options["state"], request.name)
     try:
         work(
             options,
@@ -71,9 +72,13 @@ def run(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
         raise  # nothing was done, so there is nothing to sum up
     except BatchctlError:
         with suppress(BatchctlError):  # how the run ended is said, even where no summary can be made
-            say_summary(options["state"], request.name)
+            say_summary(options, request.name)
+        if finished:
+            click.echo(f"run {request.name} was finished already; nothing was sent", err=True)
         raise
-    say_summary(options["state"], request.name)
+    if finished:
+        click.echo(f"run {request.name} was finished already; nothing was sent", err=True)
+    say_summary(options, request.name)
 
 
 @click.command()

@@ -23,10 +23,15 @@ def work(
     *,
     simulate: bool = False,
     faults: Path | None = None,
+    several: bool = False,
 ) -> Any:
-    """Run one verb to its end, with everything it needs around it; returns what the verb returns."""
+    """Run one verb to its end, with everything it needs around it; returns what the verb returns.
+
+    Args:
+        several: it works on several runs.
+    """
     with ExitStack() as stack:
-        emit = fan_out(stack.enter_context(sinks_for(options)))
+        emit = fan_out(stack.enter_context(sinks_for(options, several=several)))
         addresses = stack.enter_context(_simulator(options["state"], faults)) if simulate else {}
         return asyncio.run(_run(options["state"], verb, emit, addresses))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +28,15 @@ def simulate(port: int, data: Path | None, speed: float, faults: Path | None, se
     """Serve both providers' APIs on this machine, with faults on request."""
     from batchctl.simulator import SimulatorConfig, serve
 
-    serve(SimulatorConfig(port=port, data=data, speed=speed, faults=_faults(faults), seed=seed))
+    try:
+        serve(SimulatorConfig(port=port, data=data, speed=speed, faults=_faults(faults), seed=seed))
+    except OSError as error:
+        if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+            raise
+        raise InputError(
+            f"port {port} cannot be used: {os.strerror(error.errno)}",
+            hint="--port N names another, --port 0 a free one",
+        ) from None
 
 
 def _faults(path: Path | None) -> dict[str, Any]:

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
 
 import click
 
 from batchctl.cli.env import option, state_options
 from batchctl.cli.options import DURATION
 from batchctl.cli.session import work
-from batchctl.runs.context import utc_now
+from batchctl.cli.standing import runs_of, say_standing
+from batchctl.runs.context import Context, utc_now
+from batchctl.state.rows import RunRow
 
 RUNS = click.argument("runs", nargs=-1, metavar="[RUN…]")
 RUN = click.argument("run")
 
 
-def simulated(state: Path, names: tuple[str, ...]) -> bool:
-    """Whether one of these runs (or of all open ones) lives on the simulator.
-
-    Raises:
-        InputError: there is no state file, or no run of that name.
-    """
-    from batchctl.core.errors import InputError
-    from batchctl.state.store import Store
-
-    with Store.open(state, readonly=True) as store:
-        if names:
-            rows = [store.runs.get(name) for name in names]
-            for name, row in zip(names, rows, strict=True):
-                if row is None:
-                    raise InputError(f"no run {name!r} in {state}", hint="`batchctl status` lists the runs")
-        else:
-            rows = list(store.runs.open())
-    return any(row.settings.get("simulate") for row in rows if row is not None)
+def simulated(rows: Sequence[RunRow]) -> bool:
+    """Whether one of these runs lives on the simulator."""
+    return any(row.settings.get("simulate") for row in rows)
 
 
 @click.command()
@@ -47,12 +34,16 @@ def poll(ctx: click.Context, runs: tuple[str, ...], wait_limit: float | None, *,
     from batchctl.runs import verbs
 
     options = state_options(ctx)
+    rows = runs_of(options["state"], runs)
+    wait = wait or wait_limit is not None
     until = None if wait_limit is None else utc_now() + timedelta(seconds=wait_limit)
-    work(
-        options,
-        lambda c: verbs.poll(c, runs, wait=wait or wait_limit is not None, resubmit=again, until=until),
-        simulate=simulated(options["state"], runs),
-    )
+
+    async def verb(c: Context) -> None:
+        await verbs.poll(c, runs, wait=wait, resubmit=again, until=until)
+        if not wait or not rows:
+            say_standing(c, rows)
+
+    work(options, verb, simulate=simulated(rows), several=len(rows) > 1)
 
 
 @click.command()
@@ -72,11 +63,13 @@ def resubmit(ctx: click.Context, runs: tuple[str, ...], *, failed: bool, abandon
     if (failed or abandon is not None) and len(runs) != 1:
         raise click.UsageError("--failed and --abandon want exactly one RUN")
     options = state_options(ctx)
-    work(
-        options,
-        lambda c: verbs.resubmit(c, runs, failed=failed, abandon=abandon),
-        simulate=simulated(options["state"], runs),
-    )
+    rows = runs_of(options["state"], runs)
+
+    async def verb(c: Context) -> None:
+        await verbs.resubmit(c, runs, failed=failed, abandon=abandon)
+        say_standing(c, rows)
+
+    work(options, verb, simulate=simulated(rows), several=len(rows) > 1)
 
 
 @click.command()
@@ -87,7 +80,13 @@ def cancel(ctx: click.Context, run: str) -> None:
     from batchctl.runs import verbs
 
     options = state_options(ctx)
-    work(options, lambda c: verbs.cancel(c, run), simulate=simulated(options["state"], (run,)))
+    rows = runs_of(options["state"], (run,))
+
+    async def verb(c: Context) -> None:
+        await verbs.cancel(c, run)
+        say_standing(c, rows)
+
+    work(options, verb, simulate=simulated(rows))
 
 
 @click.command()
@@ -116,5 +115,5 @@ def adopt(ctx: click.Context, run: str, batch_id: str | None, absent: int | None
     work(
         options,
         lambda c: verbs.adopt(c, run, batch_id, absent=absent, number=number),
-        simulate=simulated(options["state"], (run,)),
+        simulate=simulated(runs_of(options["state"], (run,))),
     )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
+
+import msgspec
 
 from batchctl.core.errors import InputError, StorageError
 from batchctl.core.model import BatchState, ItemState, Outcome
@@ -14,14 +18,32 @@ from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
 from batchctl.files.spool import read_line
 from batchctl.runs.manifest import rfc3339
-from batchctl.state.rows import BatchRow, ItemRow, RunRow
+from batchctl.state.items import ERROR_GROUPS
+from batchctl.state.rows import BatchRow, ErrorGroup, ItemRow, RunRow
 from batchctl.state.store import Store
 
 PAGE = 5_000
+MONEY_PLACES = 8  # a sum of prices carries float noise past them
+REFUSED = "refused"
+_VARYING = re.compile(r"id '.*' stands|id \".*\" stands|\d+")
+
+
+class _Error(msgspec.Struct):
+    type: str
+    message: str
+
+
+class _ErrorLine(msgspec.Struct):
+    """What a summary needs of a line of errors.jsonl."""
+
+    error: _Error
+
+
+_ERROR = msgspec.json.Decoder(_ErrorLine)
 
 _SHOWN_BATCH_STATES = {
     BatchState.WAITING: "waiting",
-    BatchState.SUBMITTING: "in_progress",
+    BatchState.SUBMITTING: "waiting",  # for its id; whether it was created is not settled
     BatchState.IN_PROGRESS: "in_progress",
     BatchState.CANCELING: "in_progress",
     BatchState.ENDED: "ended",
@@ -54,18 +76,57 @@ def status_of(store: Store, row: RunRow) -> dict[str, Any]:
         "run": row.name,
         "state": str(row.state),
         "counts": {"planned": row.planned, "succeeded": row.succeeded, "failed": row.failed, "open": row.open},
-        "outcomes": store.runs.outcomes(row.id),
+        "outcomes": outcomes_of(store, row),
+        "attempts": store.runs.outcomes(row.id),
         "batches": batches,
         "tokens": {
             "input": row.input_tokens,
             "output": row.output_tokens,
             "cached_input": row.cached_input_tokens,
         },
-        "cost_usd": row.cost_usd,
+        "cost_usd": round(row.cost_usd, MONEY_PLACES),
         "created_at": rfc3339(row.created_at),
         "updated_at": rfc3339(row.updated_at),
         "needs": row.needs,
     }
+
+
+def outcomes_of(store: Store, row: RunRow) -> dict[str, int]:
+    """Settled items by their last outcome; they add up to succeeded and failed."""
+    found = {str(Outcome.SUCCEEDED): row.succeeded} if row.succeeded else {}
+    return found | store.items.failed_outcomes(row.id)
+
+
+def error_groups(store: Store, row: RunRow) -> list[ErrorGroup]:
+    """Failed items by their last error, the largest groups first; refused records by why they were refused."""
+    groups = store.items.error_groups(row.id)
+    if not any(group.error_type == REFUSED for group in groups):
+        return groups
+    try:
+        refused = _refused_groups(store, row)
+    except StorageError:  # errors.jsonl is gone: that they were refused is all that is known
+        return groups
+    groups = [group for group in groups if group.error_type != REFUSED]
+    return sorted(groups + refused, key=lambda group: -group.count)[:ERROR_GROUPS]
+
+
+def _refused_groups(store: Store, row: RunRow) -> list[ErrorGroup]:
+    """Records that never were sent, by the reason that errors.jsonl gives; numbers and ids in it make no new group."""
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], str] = {}
+    with _recorded(store.path, row, "errors.jsonl", row.errors_bytes) as file:
+        for item in items_of(store, row, ItemState.FAILED, None):
+            if item.attempts or item.out_offset is None or item.out_length is None:
+                continue
+            error = _ERROR.decode(read_line(file, item.out_offset, item.out_length)).error
+            reason = error.message.partition(f" line {item.line}: ")[2] or error.message
+            reason = reason.removeprefix(f"item {item.id!r}: ")
+            key = (error.type, _VARYING.sub("…", reason))
+            counts[key] += 1
+            first.setdefault(key, reason)
+    return [
+        ErrorGroup(Outcome.ERRORED, key[0], None, first[key], count) for key, count in counts.most_common(ERROR_GROUPS)
+    ]
 
 
 def batch_as_dict(batch: BatchRow) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate
 
-from batchctl.runs.reading import run_named
+from batchctl.runs.reading import error_groups, run_named
 from batchctl.state.rows import BatchRow, ErrorGroup, RunRow
 from batchctl.state.store import Store
 
@@ -79,7 +79,7 @@ def _read(store: Store, row: RunRow, now: datetime) -> Facts:
     batches = store.batches.all(row.id)
     moments = [moment for batch in batches for moment in (batch.ended_at, batch.collected_at) if moment]
     end = max([row.finished_at or now, *moments])
-    facts = Facts(row, batches, store.runs.outcomes(row.id), store.items.error_groups(row.id), end)
+    facts = Facts(row, batches, store.runs.outcomes(row.id), error_groups(store, row), end)
     facts.failed_at.update(facts.point(moment) for moment in _failures(store, row))
     return facts
 

@@ -9,6 +9,7 @@ from typing import Self
 from batchctl.core.errors import BatchctlError, HeldError
 from batchctl.core.events import Event, Level
 from batchctl.runs.context import Context, InterruptedRunError
+from batchctl.runs.driving import stop_if_asked
 from batchctl.runs.held import HeldRun, hold
 from batchctl.state.store import Store
 
@@ -26,6 +27,7 @@ class Several:
         self._store = store
         self._names = names
         self._stack = ExitStack()
+        self._wanted: list[str] = []
         self._errors: list[BatchctlError] = []
         self._opened: list[HeldRun] = []
         self.runs: list[HeldRun] = []  # those nothing has befallen yet
@@ -39,9 +41,9 @@ class Several:
         return self
 
     def _hold(self) -> None:
-        wanted = list(self._names) or [row.name for row in self._store.runs.open()]
+        self._wanted = list(dict.fromkeys(self._names)) or [row.name for row in self._store.runs.open()]
         refused: HeldError | None = None
-        for name in wanted:
+        for name in self._wanted:
             try:
                 self._opened.append(self._stack.enter_context(hold(self._ctx, self._store, name)))
             except HeldError as error:
@@ -61,6 +63,7 @@ class Several:
             try:
                 await work(run)
             except InterruptedRunError:
+                stop_if_asked(*self._opened)
                 raise
             except BatchctlError as error:
                 self.failed(run, error)
@@ -76,8 +79,11 @@ class Several:
         self._keep(run.name, error)
 
     def _keep(self, name: str, error: BatchctlError) -> None:
+        if len(self._wanted) > 1:  # one run's error ends the command, which says it
+            where = f"run {name}"
+            error.message = error.message if where in error.message else f"{where}: {error.message}"
+            self._ctx.emit(Event("run.failed", error.message, name, level=Level.ERROR))
         self._errors.append(error)
-        self._ctx.emit(Event("run.failed", f"run {name}: {error.message}", name, level=Level.ERROR))
 
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         self._stack.close()

@@ -192,6 +192,20 @@ class Items:
         )
         return [attempt_row(row) for row in rows]
 
+    def failed_outcomes(self, run_id: int) -> dict[str, int]:
+        """Failed items by their last outcome; records refused before any sending are errored."""
+        rows = self._db.rows(
+            "SELECT a.outcome, count(*) FROM attempts a JOIN items i ON i.run_id = a.run_id AND i.seq = a.seq"
+            " WHERE a.run_id = ? AND i.state = 'failed' AND a.number = i.attempts GROUP BY 1",
+            (run_id,),
+        )
+        counts = {str(outcome): int(count) for outcome, count in rows if outcome is not None}
+        failed = self._db.row("SELECT failed FROM runs WHERE id = ?", (run_id,))
+        refused = (failed[0] if failed else 0) - sum(counts.values())
+        if refused:
+            counts[str(Outcome.ERRORED)] = counts.get(str(Outcome.ERRORED), 0) + refused
+        return counts
+
     def error_groups(self, run_id: int) -> list[ErrorGroup]:
         """Failed items by their last error, the largest groups first (20 at most).
 

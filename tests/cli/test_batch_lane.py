@@ -145,7 +145,7 @@ def test_missing_lines_become_missing_items(make_desk: MakeDesk, provider: str) 
     pass_until_quiet(desk)
     status = desk.balanced()
     assert status["counts"]["succeeded"] == 5
-    assert status["outcomes"]["missing"] == 1
+    assert status["attempts"]["missing"] == 1
 
 
 def test_queue_limit_spends_no_round(make_desk: MakeDesk) -> None:

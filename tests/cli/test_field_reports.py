@@ -459,7 +459,7 @@ def test_a_wait_that_ran_out_says_how_to_go_on(make_desk: MakeDesk, provider: st
     desk.start("submit", desk.items(2))
     [batch] = desk("batches", "r", "--json").rows
     said = desk("poll", "--wait", "--wait-limit", "0.01s", code=4).err
-    for words in ("run r", batch["batch_id"], "batchctl poll --wait r"):
+    for words in ("run r", batch["batch_id"], " poll --wait r"):
         assert words in said
 
 

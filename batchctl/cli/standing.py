@@ -1,0 +1,119 @@
+"""Where a run stands after a command that worked on it, in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from batchctl.cli.text import age, commands_for, error_table, safe
+from batchctl.core.errors import InputError
+from batchctl.core.events import Event, Level
+from batchctl.core.model import BatchState, RunState
+from batchctl.core.words import counted
+from batchctl.runs import reading
+from batchctl.runs.context import Context
+from batchctl.state.rows import BatchRow, RunRow
+from batchctl.state.store import Store
+
+_SHOWN = {
+    BatchState.IN_PROGRESS: "in progress",
+    BatchState.CANCELING: "being canceled",
+    BatchState.ENDED: "ended and not collected",
+    BatchState.WAITING: "waiting to be sent",
+    BatchState.SUBMITTING: "whose create is being settled",
+    BatchState.UNKNOWN: "whose create is unknown",
+}
+_LOOKED_AT = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchState.SUBMITTING)
+
+
+def runs_of(state: Path, names: Sequence[str]) -> list[RunRow]:
+    """The named runs, or every open one.
+
+    Raises:
+        InputError: there is no state file, or no run of that name.
+    """
+    with Store.open(state, readonly=True) as store:
+        return [reading.run_named(store, name) for name in names] if names else store.runs.open()
+
+
+def was_finished(state: Path, name: str) -> bool | None:
+    """Whether a run was finished already; None where there is no such run yet."""
+    if not state.exists():
+        return None
+    try:
+        (row,) = runs_of(state, (name,))
+    except InputError:
+        return None
+    return row.finished_at is not None
+
+
+def say_standing(ctx: Context, before: Sequence[RunRow]) -> None:
+    """One line a run: what a pass saw, or what keeps it from going on.
+
+    Args:
+        before: the runs as they were before the pass; the end of one that ended in it was said already.
+    """
+    if not before:
+        ctx.emit(Event("run.standing", f"no open runs in {ctx.state_path}"))
+    with Store.open(ctx.state_path, readonly=True) as store:
+        for old in before:
+            row = reading.run_named(store, old.name)
+            if row.finished_at is not None and old.finished_at is None:
+                continue
+            level = Level.WARNING if row.state is RunState.STOPPED else Level.INFO
+            ctx.emit(Event("run.standing", standing(row, store.batches.all(row.id), ctx.now()), row.name, level=level))
+
+
+def standing(row: RunRow, batches: Sequence[BatchRow], now: datetime) -> str:
+    """One run in one line."""
+    counts = f"{row.succeeded:,} succeeded, {row.failed:,} failed, {row.open:,} open of {row.planned:,}"
+    if row.finished_at is not None:
+        return f"run {row.name} is {row.state}: {row.succeeded:,} succeeded, {row.failed:,} failed of {row.planned:,}"
+    if row.state is RunState.STOPPED:
+        needs = (row.needs or "").rstrip(".")
+        return f"run {row.name} is stopped: {needs}; the same submit command goes on ({counts})"
+    states = [(sum(batch.state is state for batch in batches), words) for state, words in _SHOWN.items()]
+    shown = ", ".join(f"{counted(count, 'batch')} {words}" for count, words in states if count) or "no batch is open"
+    canceled = " is canceled" if row.state is RunState.CANCELED else ""
+    needs = f"; needs: {row.needs}" if row.needs else ""
+    return f"run {row.name}{canceled}: {shown}{_next_look(batches, now)}; {counts}{needs}"
+
+
+def _next_look(batches: Sequence[BatchRow], now: datetime) -> str:
+    looks = [batch.next_check_at for batch in batches if batch.state in _LOOKED_AT and batch.next_check_at]
+    if not looks:
+        return ""
+    left = (min(looks) - now).total_seconds()
+    return f", next look in {age(left)}" if left >= 1 else ", next look is due"
+
+
+def say_summary(options: dict[str, Any], name: str) -> None:
+    """How a run ended, on stderr."""
+    state: Path = options["state"]
+    if not state.exists():
+        return
+    with Store.open(state, readonly=True) as store:
+        row = store.runs.get(name)
+        if row is None:
+            return
+        groups = [asdict(group) for group in reading.error_groups(store, row)]
+        batches = store.batches.all(row.id)
+    rounds = max((batch.round for batch in batches), default=0)
+    count = len([batch for batch in batches if batch.batch_id])
+    click.echo(
+        f"{row.name}: {row.state}; {row.planned:,} planned = {row.succeeded:,} succeeded + {row.failed:,} failed + "
+        f"{row.open:,} open; {counted(count, 'batch')}, {counted(rounds, 'round')} of resubmission; "
+        f"{row.input_tokens:,} + {row.output_tokens:,} tokens, ${row.cost_usd:,.4f}"
+        + (f" ({counted(row.unpriced, 'answer')} without a known price)" if row.unpriced else ""),
+        err=True,
+    )
+    if groups:
+        click.echo(error_table(groups), err=True)
+    if row.needs:
+        click.echo(f"needs: {safe(commands_for(row.needs, options['state_given']))}", err=True)
+    click.echo(f"files: {row.out}", err=True)
