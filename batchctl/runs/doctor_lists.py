@@ -13,6 +13,7 @@ from batchctl.providers.base import Listed
 from batchctl.runs.findings import Finding
 from batchctl.runs.held import HeldRun
 from batchctl.runs.recalling import lost_entries
+from batchctl.runs.submitting import record_created
 from batchctl.state.rows import BatchRow, ItemRow, moment
 
 UNSENT = IN_DOUBT | {BatchState.WAITING}
@@ -119,16 +120,7 @@ def _take_in(run: HeldRun, stray: Stray) -> None:
         if stray.batch is None or stray.batch.state is BatchState.WAITING:
             key = stray.listed.key or (entry.key if entry else f"{run.row.token}-doctor-{created.batch_id}")
             run.store.batches.intend(run.id, number, key, now)
-        run.store.batches.created(
-            run.id,
-            number,
-            batch_id=created.batch_id,
-            status=created.status,
-            expires_at=created.expires_at,
-            certain=True,
-            at=now,
-            next_check_at=now,
-        )
+        record_created(run, number, created)
     if entry is not None and entry.batch != number:
         run.sent.note(Sent(entry.batch, 0))
     run.emit(

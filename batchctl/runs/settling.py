@@ -11,7 +11,7 @@ from batchctl.core.retry import LONGEST_PAUSE, is_due
 from batchctl.providers.base import Absent, Created, Found, Unknown
 from batchctl.runs.accounts import look_elsewhere
 from batchctl.runs.held import HeldRun
-from batchctl.runs.submitting import submission_of
+from batchctl.runs.submitting import record_created, submission_of
 from batchctl.state.rows import BatchRow
 
 MOST_LOST = 5  # creates of one batch that never arrived before the run stops (field report 39)
@@ -93,7 +93,6 @@ def _elsewhere(run: HeldRun, batch: BatchRow) -> bool:
 
 
 def _adopt(run: HeldRun, batch: BatchRow, created: Created, *, certain: bool) -> bool:
-    now = run.ctx.now()
     run.elsewhere.pop(batch.number, None)
     owner = run.store.batches.owner(created.batch_id)
     if owner is not None:
@@ -103,16 +102,7 @@ def _adopt(run: HeldRun, batch: BatchRow, created: Created, *, certain: bool) ->
         return _unknown(
             run, batch, f"{created.batch_id} could be of run {', '.join(rivals)} as well", (created.batch_id,)
         )
-    run.store.batches.created(
-        run.id,
-        batch.number,
-        batch_id=created.batch_id,
-        status=created.status,
-        expires_at=created.expires_at,
-        certain=certain,
-        at=now,
-        next_check_at=now,
-    )
+    record_created(run, batch.number, created, certain=certain)
     how = "by its key" if certain else "by time and count; its results will confirm it"
     run.emit(
         "batch.found",

@@ -14,7 +14,7 @@ from batchctl.core.model import BatchState
 from batchctl.core.packing import QueueLimits, admissible
 from batchctl.core.retry import LONGEST_PAUSE, backoff, is_due
 from batchctl.files.sentlog import Sent
-from batchctl.providers.base import Submission
+from batchctl.providers.base import Created, Submission
 from batchctl.runs.budget import affordable
 from batchctl.runs.held import HeldRun
 from batchctl.runs.lines import check_requests, drop_own_lines, endpoint_of, open_batch_lines, size_of
@@ -105,16 +105,7 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
         )
     except ProviderError as error:
         return await _refused(run, batch, error)
-    run.store.batches.created(
-        run.id,
-        batch.number,
-        batch_id=created.batch_id,
-        status=created.status,
-        expires_at=created.expires_at,
-        certain=True,
-        at=run.ctx.now(),
-        next_check_at=run.ctx.now() + timedelta(seconds=run.settings.interval),
-    )
+    record_created(run, batch.number, created, first_look=run.settings.interval)
     drop_own_lines(run, batch)
     run.emit(
         "batch.submitted",
@@ -123,6 +114,28 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
         data={"batch_id": created.batch_id, "requests": batch.requests, "bytes": batch.size, "round": batch.round},
     )
     return True
+
+
+def record_created(
+    run: HeldRun, number: int, created: Created, *, certain: bool = True, first_look: float = 0.0
+) -> None:
+    """Write down the provider's id of a batch that was being sent.
+
+    Args:
+        certain: false where the results must confirm that it is ours.
+        first_look: seconds until it is looked at.
+    """
+    now = run.ctx.now()
+    run.store.batches.created(
+        run.id,
+        number,
+        batch_id=created.batch_id,
+        status=created.status,
+        expires_at=created.expires_at,
+        certain=certain,
+        at=now,
+        next_check_at=now + timedelta(seconds=first_look),
+    )
 
 
 async def _refused(run: HeldRun, batch: BatchRow, error: ProviderError) -> bool:

@@ -19,7 +19,7 @@ from batchctl.core.errors import (
 )
 from batchctl.core.events import Level
 from batchctl.core.model import IN_DOUBT, MAY_ANSWER, BatchState, Outcome, RunState
-from batchctl.providers.base import Found
+from batchctl.providers.base import Created, Found
 from batchctl.runs.accounts import doubts_elsewhere, look_elsewhere
 from batchctl.runs.canceling import withdraw_everything
 from batchctl.runs.context import Context
@@ -32,7 +32,7 @@ from batchctl.runs.recovering import recover
 from batchctl.runs.reopening import requestable, take_back
 from batchctl.runs.several import Several
 from batchctl.runs.starting import start
-from batchctl.runs.submitting import submission_of
+from batchctl.runs.submitting import record_created, submission_of
 from batchctl.state.rows import BatchRow
 from batchctl.state.store import Store
 
@@ -304,16 +304,7 @@ async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:
         raise InputError(
             f"{batch_id} has {total:,} requests, batch {batch.number} has {batch.requests:,}: it is another batch"
         )
-    run.store.batches.created(
-        run.id,
-        batch.number,
-        batch_id=batch_id,
-        status=check.status,
-        expires_at=check.expires_at,
-        certain=False,
-        at=run.ctx.now(),
-        next_check_at=run.ctx.now(),
-    )
+    record_created(run, batch.number, Created(batch_id, check.status, check.expires_at), certain=False)
     run.emit(
         "batch.adopted",
         f"batch {batch.number} is {batch_id}; its results will confirm it",
