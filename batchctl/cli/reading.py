@@ -16,8 +16,7 @@ from batchctl.cli.env import option, state_options
 from batchctl.cli.text import age, commands_for, error_table, safe, table, table_lines
 from batchctl.core.model import ItemState, Outcome
 from batchctl.runs import reading
-from batchctl.runs.manifest import rfc3339
-from batchctl.state.rows import BatchRow
+from batchctl.state.rows import BatchRow, stamp
 from batchctl.state.store import Store
 
 RUN = click.argument("run")
@@ -233,7 +232,7 @@ def events(ctx: click.Context, run: str, *, as_json: bool) -> None:
         while page := store.events.list(row.id, after_id=after):
             after = page[-1].id
             for event in page:
-                at = rfc3339(event.at)
+                at = stamp(event.at)
                 if as_json:
                     entry = {"at": at, "level": event.level, "kind": event.kind, "batch": event.batch}
                     _json_lines([entry | {"text": event.text, "data": event.data}])

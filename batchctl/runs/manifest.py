@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from batchctl.core.model import Outcome, RunState
-from batchctl.state.rows import BatchRow
-
-if TYPE_CHECKING:
-    from batchctl.runs.held import HeldRun  # the read-only commands show moments, and hold no run
+from batchctl.runs.held import HeldRun
+from batchctl.state.rows import BatchRow, stamp, stamp_or_none
 
 
 def manifest_of(run: HeldRun, state: RunState) -> dict[str, Any]:
@@ -35,16 +32,11 @@ def manifest_of(run: HeldRun, state: RunState) -> dict[str, Any]:
         "cost_usd": row.cost_usd,
         "unpriced_answers": row.unpriced,
         "price_source": None if rates is None else rates.source,
-        "created_at": rfc3339(row.created_at),
-        "updated_at": rfc3339(row.updated_at),
+        "created_at": stamp(row.created_at),
+        "updated_at": stamp(row.updated_at),
         "seconds": round((row.updated_at - row.created_at).total_seconds(), 3),
         "files": {name: run.output.describe(f"{name}.jsonl") for name in ("results", "errors")},
     }
-
-
-def rfc3339(moment: datetime | None) -> str | None:
-    """A moment as RFC 3339 UTC text."""
-    return None if moment is None else moment.strftime("%Y-%m-%dT%H:%M:%S.%f")[:-3] + "Z"
 
 
 def _batch(batch: BatchRow) -> dict[str, Any]:
@@ -57,7 +49,7 @@ def _batch(batch: BatchRow) -> dict[str, Any]:
         "requests": batch.requests,
         "bytes": batch.size,
         "outcomes": {str(outcome): getattr(batch, str(outcome)) for outcome in Outcome},
-        "submitted_at": rfc3339(batch.submitted_at),
-        "ended_at": rfc3339(batch.ended_at),
-        "collected_at": rfc3339(batch.collected_at),
+        "submitted_at": stamp_or_none(batch.submitted_at),
+        "ended_at": stamp_or_none(batch.ended_at),
+        "collected_at": stamp_or_none(batch.collected_at),
     }

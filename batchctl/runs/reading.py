@@ -17,9 +17,8 @@ from batchctl.core.model import BatchState, ItemState, Outcome
 from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
 from batchctl.files.spool import read_line
-from batchctl.runs.manifest import rfc3339
 from batchctl.state.items import ERROR_GROUPS
-from batchctl.state.rows import BatchRow, ErrorGroup, ItemRow, RunRow
+from batchctl.state.rows import BatchRow, ErrorGroup, ItemRow, RunRow, stamp, stamp_or_none
 from batchctl.state.store import Store
 
 PAGE = 5_000
@@ -85,8 +84,8 @@ def status_of(store: Store, row: RunRow) -> dict[str, Any]:
             "cached_input": row.cached_input_tokens,
         },
         "cost_usd": round(row.cost_usd, MONEY_PLACES),
-        "created_at": rfc3339(row.created_at),
-        "updated_at": rfc3339(row.updated_at),
+        "created_at": stamp(row.created_at),
+        "updated_at": stamp(row.updated_at),
         "needs": row.needs,
     }
 
@@ -141,10 +140,10 @@ def batch_as_dict(batch: BatchRow) -> dict[str, Any]:
         "bytes": batch.size,
         "tokens": batch.tokens,
         "outcomes": {str(outcome): getattr(batch, str(outcome)) for outcome in Outcome},
-        "submitted_at": rfc3339(batch.submitted_at),
-        "expires_at": rfc3339(batch.expires_at),
-        "ended_at": rfc3339(batch.ended_at),
-        "collected_at": rfc3339(batch.collected_at),
+        "submitted_at": stamp_or_none(batch.submitted_at),
+        "expires_at": stamp_or_none(batch.expires_at),
+        "ended_at": stamp_or_none(batch.ended_at),
+        "collected_at": stamp_or_none(batch.collected_at),
         "faults": batch.faults,
     }
 

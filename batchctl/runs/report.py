@@ -19,12 +19,11 @@ from batchctl.core.model import Outcome
 from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
 from batchctl.runs import svg
-from batchctl.runs.manifest import rfc3339
 from batchctl.runs.page import Html, note, page, section, table, tag, tiles
 from batchctl.runs.reading import result_lines, run_named
 from batchctl.runs.report_facts import POINTS, Facts, read_facts
 from batchctl.runs.tally import Spent, Tally, bins_of, lines_of, quantile, tally, watched
-from batchctl.state.rows import BatchRow, RunRow
+from batchctl.state.rows import BatchRow, RunRow, stamp
 from batchctl.state.store import Store
 
 REPORT = "report.html"
@@ -87,14 +86,14 @@ def _head(facts: Facts, now: datetime) -> Html:
     row = facts.row
     sent = [batch for batch in facts.batches if batch.batch_id]
     model = row.model or "models of the requests"
-    ended = f"finished {rfc3339(row.finished_at)}" if row.finished_at else f"last changed {rfc3339(row.updated_at)}"
-    made = f"Read from the state file at {rfc3339(now)}."
+    ended = f"finished {stamp(row.finished_at)}" if row.finished_at else f"last changed {stamp(row.updated_at)}"
+    made = f"Read from the state file at {stamp(now)}."
     moved = " The run was being worked on: figures may be some seconds apart." if not facts.still else ""
     return tag(
         "header",
         tag("h1", f"{row.name}: {row.state}"),
         tag("p", f"{row.provider} · {model} · {row.endpoint}"),
-        note(f"Started {rfc3339(row.created_at)}, {ended}. {made}{moved}"),
+        note(f"Started {stamp(row.created_at)}, {ended}. {made}{moved}"),
         tag("p", row.needs, class_="needs") if row.needs else "",
         tiles([
             ("planned", row.planned), ("= succeeded", row.succeeded), ("+ failed", row.failed), ("+ open", row.open),
