@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -58,7 +59,7 @@ def _now() -> str:
 
 def told(event: Event, *, several: bool, state: Path | None) -> str:
     """An event's text for people: with its run where several are at work, and commands as they must be given."""
-    named = not several or event.run is None or event.run in event.text
+    named = not several or event.run is None or re.search(rf"run {re.escape(event.run)}(?![\w.-])", event.text)
     return safe(commands_for(event.text if named else f"{event.run}: {event.text}", state))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -11,7 +11,7 @@ from batchctl.core.body import BodyMaker, json_string
 from batchctl.core.errors import InputError
 from batchctl.core.ids import id_text
 from batchctl.core.reply import ReplyCheck
-from batchctl.core.template import Template
+from batchctl.core.template import Template, TemplateError
 from batchctl.core.tokens import estimate_text, estimate_tokens
 from batchctl.files.readers import Record, decode
 from batchctl.providers.base import RequestFormat
@@ -24,7 +24,18 @@ _VALUE = msgspec.json.Decoder().decode
 
 
 class ItemProblemError(ValueError):
-    """A record that cannot become a request, with the reason."""
+    """A record that cannot become a request.
+
+    Args:
+        id: the item's id, where it could be read.
+        fields: the names that are there, where one is missing.
+    """
+
+    def __init__(self, reason: str, *, id: str | None = None, fields: Iterable[str] = ()) -> None:  # noqa: A002
+        super().__init__(reason if id is None else f"item {id!r}: {reason}")
+        self.reason = reason
+        self.id = id
+        self.fields = tuple(fields)
 
 
 class Built(msgspec.Struct, gc=False):
@@ -60,7 +71,7 @@ def _item_id(settings: Settings, fields: Mapping[str, Any], seq: int) -> str:
         return str(seq)
     if settings.id_field not in fields:
         raise ItemProblemError(
-            f"no field {settings.id_field!r} for the id (other name: --id-field, none: --number-ids)"
+            f"no field {settings.id_field!r} for the id (other name: --id-field, none: --number-ids)", fields=fields
         )
     try:
         return id_text(fields[settings.id_field])
@@ -140,14 +151,15 @@ class _Rendered:
             fields = record.fields
         item_id = _item_id(self._settings, fields, seq)
         if self._prompt.blank(fields):
-            raise ItemProblemError(f"item {item_id!r}: every field of the prompt is empty")
+            raise ItemProblemError("every field of the prompt is empty", id=item_id)
         try:
             prompt = json_string(self._prompt.render(fields))
             system = self._constant_system
             if self._system is not None and system is None:
                 system = json_string(self._system.render(fields))
         except ValueError as error:
-            raise ItemProblemError(f"item {item_id!r}: {error}") from None
+            lacks = isinstance(error, TemplateError) and error.field is not None and error.field not in fields
+            raise ItemProblemError(str(error), id=item_id, fields=fields if lacks else ()) from None
         tokens = estimate_text(prompt)
         if system is not None and system is not self._constant_system:
             tokens += estimate_text(system)
@@ -172,7 +184,7 @@ class _FinishedRequests:
             raise ItemProblemError(str(error)) from None
         problems = self._form.problems(body, endpoint)
         if problems:
-            raise ItemProblemError(f"item {item_id!r}: {'; '.join(problems)}")
+            raise ItemProblemError("; ".join(problems), id=item_id)
         data = msgspec.json.encode(body)
         model = body.get("model")
         return Built(

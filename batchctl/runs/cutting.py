@@ -15,13 +15,20 @@ from batchctl.runs.building import Built, ItemProblemError
 from batchctl.state.rows import NewItem
 
 CHUNK_ROWS = 20_000
+MOST_COUNTED = 1_000  # bad records after which an input that will be refused is read no further
+FIELDS_NAMED = 15
+LINES_NAMED = 3
 SHOWN = 20  # problems that are told to people
 OPEN, FAILED, ERRORED = str(ItemState.OPEN), str(ItemState.FAILED), str(Outcome.ERRORED)
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One record that cannot be sent, by file and line; `seq` is its place in the run."""
+    """One record that cannot be sent, by file and line; `seq` is its place in the run.
+
+    Args:
+        fields: the names that are there, where one is missing.
+    """
 
     seq: int
     source: int
@@ -30,9 +37,42 @@ class Problem:
     reason: str
     id: str | None = None
     type: str = "bad_input"
+    fields: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.path} line {self.line}: {self.reason}"
+        item = "" if self.id is None else f"item {self.id!r}: "
+        return f"{self.path} line {self.line}: {item}{self.reason}{self.fields_there}"
+
+    @property
+    def fields_there(self) -> str:
+        """What a record has instead of what it lacks."""
+        if not self.fields:
+            return ""
+        more = f" and {len(self.fields) - FIELDS_NAMED} more" if len(self.fields) > FIELDS_NAMED else ""
+        return f"; its fields: {', '.join(name[:60] for name in self.fields[:FIELDS_NAMED])}{more}"
+
+
+@dataclass(slots=True)
+class Problems:
+    """Records of one file that cannot be sent for one and the same reason."""
+
+    first: Problem
+    count: int = 0
+    lines: list[int] = field(default_factory=list)  # the first ones
+
+    def add(self, problem: Problem) -> None:
+        """Count one more."""
+        self.count += 1
+        if len(self.lines) < LINES_NAMED:
+            self.lines.append(problem.line)
+
+    def __str__(self) -> str:
+        if self.count == 1:
+            return str(self.first)
+        more = self.count - len(self.lines)
+        lines = ", ".join(map(str, self.lines)) + (f" and {more:,} more" if more else "")
+        first = self.first
+        return f"{self.count:,} records, {first.path} lines {lines}: {first.reason}{first.fields_there}"
 
 
 @dataclass(slots=True)
@@ -58,13 +98,13 @@ class Cut:
     bad: int = 0
     oversize: int = 0
     repaired: int = 0
-    problems: list[Problem] = field(default_factory=list)  # the first ones, for people
+    problems: list[Problems] = field(default_factory=list)  # the first kinds, for people
     batches: list[PlannedBatch] = field(default_factory=list)
     inputs: list[dict[str, object]] = field(default_factory=list)
 
 
-def bad_input(problems: list[Problem], count: str) -> InputError:
-    """The refusal that names the first bad records by file and line."""
+def bad_input(problems: list[Problems], count: str) -> InputError:
+    """The refusal that names the first bad records by file and line, those alike together."""
     lines = "\n".join(f"  {problem}" for problem in problems)
     return InputError(
         f"{count} bad record{'' if count == '1' else 's'} in the input; nothing was sent:\n{lines}",
@@ -121,7 +161,8 @@ class Cutter:
         self._groups: dict[object, tuple[Packer, PlannedBatch]] = {}
         self._pending: list[NewItem] = []
         self._seq = 0
-        self._first_lines: dict[str, int] = {}  # ids of the first chunk; later ones are compared by the store
+        self._first: dict[str, tuple[str, int]] = {}  # where ids of the first chunk stand; the store compares the rest
+        self._kinds: dict[tuple[int, str], Problems] = {}
         self.cut = Cut()
 
     def read(self, sources: Iterable[Source]) -> Cut:
@@ -154,21 +195,28 @@ class Cutter:
         return self.cut
 
     def _take(self, record: Record | BadRecord, source: int, path: str) -> None:
+        line = record.line
         if isinstance(record, BadRecord):
-            self._refuse(record.line, source, path, record.reason)
+            self._refuse(line, source, path, record.reason)
             return
         try:
             built = self._build(record, self._seq)
         except ItemProblemError as problem:
-            self._refuse(record.line, source, path, str(problem))
+            item_id = problem.id
+            if item_id in self._first:
+                item_id = None  # refused as a second one of its id: an id stands in the files once
+            elif item_id is not None and self._seq <= CHUNK_ROWS:
+                self._first[item_id] = (path, line)
+            self._refuse(line, source, path, problem.reason, item_id, problem.fields)
             return
-        first = self._first_lines.get(built.id)
-        if first is not None:  # both lines are named as far as memory stays bounded (field report 19)
-            self._refuse(record.line, source, path, f"id {built.id!r} stands twice: lines {first} and {record.line}")
+        first = self._first.get(built.id)
+        if first is not None:  # both places are named as far as memory stays bounded (field report 19)
+            other = f"lines {first[1]} and" if first[0] == path else f"{first[0]} line {first[1]} and here, line"
+            self._refuse(line, source, path, f"id {built.id!r} stands twice: {other} {line}")
             return
         if self._seq <= CHUNK_ROWS:
-            self._first_lines[built.id] = record.line
-        self._place(built, record.line, source, path)
+            self._first[built.id] = (path, line)
+        self._place(built, line, source, path)
 
     def _place(self, built: Built, line: int, source: int, path: str) -> None:
         group = (built.endpoint, built.model) if self._limits.one_model else built.endpoint
@@ -207,21 +255,33 @@ class Cutter:
         self._groups[group] = (packer, batch)
         return batch
 
-    def _refuse(self, line: int, source: int, path: str, reason: str) -> None:
+    def _refuse(
+        self,
+        line: int,
+        source: int,
+        path: str,
+        reason: str,
+        item_id: str | None = None,
+        fields: tuple[str, ...] = (),
+    ) -> None:
         self.cut.bad += 1
-        self._keep_problem(Problem(self._seq, source, path, line, reason))
-        if not self._skip_bad and len(self.cut.problems) >= SHOWN:
-            raise bad_input(self.cut.problems, f"at least {self.cut.bad}")
+        self._keep_problem(Problem(self._seq, source, path, line, reason, item_id, fields=fields))
+        if not self._skip_bad and (len(self.cut.problems) >= SHOWN or self.cut.bad >= MOST_COUNTED):
+            raise bad_input(self.cut.problems, f"at least {self.cut.bad:,}")
 
     def _oversize(self, built: Built, size: int, line: int, source: int, path: str) -> None:
         """A request too large on its own is the item's own fault: it fails, the others go on."""
         self.cut.oversize += 1
-        reason = f"item {built.id!r}: its request has {size:,} bytes, over the limit of {self._most_bytes:,}"
+        reason = f"its request has {size:,} bytes, over the limit of {self._most_bytes:,}"
         self._keep_problem(Problem(self._seq, source, path, line, reason, built.id, "request_too_large"))
 
     def _keep_problem(self, problem: Problem) -> None:
-        if len(self.cut.problems) < SHOWN:
-            self.cut.problems.append(problem)
+        kind = self._kinds.get((problem.source, problem.reason))
+        if kind is None and len(self.cut.problems) < SHOWN:
+            kind = self._kinds[problem.source, problem.reason] = Problems(problem)
+            self.cut.problems.append(kind)
+        if kind is not None:
+            kind.add(problem)
         offset, length = self._sink.bad(problem)
         self._pending.append(
             (

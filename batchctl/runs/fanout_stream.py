@@ -79,7 +79,7 @@ class StreamedItems:
             if (row := self._spooled(result, placed)) is not None:
                 rows.append(row)
             else:
-                reason = f"item {result.id!r}: its request is over the limit of {self._limit:,} bytes"
+                reason = f"its request is over the limit of {self._limit:,} bytes"
                 refused.append(Problem(*where, reason, result.id, "request_too_large"))
         if rows or refused:
             self._store(rows, refused)

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from batchctl.core.errors import InputError
 from batchctl.core.model import Outcome, RunState
 from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
@@ -18,10 +19,11 @@ from batchctl.files.spool import SpoolWriter
 from batchctl.providers import registry
 from batchctl.runs.building import make_builder
 from batchctl.runs.context import Context
-from batchctl.runs.cutting import Cut, Cutter, Problem, bad_input
+from batchctl.runs.cutting import LINES_NAMED, Cut, Cutter, Problem, bad_input
 from batchctl.runs.held import id_room, limits_for, wire_id
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import NewItem
+from batchctl.state.runs import DuplicateIdError
 from batchctl.state.store import Store
 
 UNPACKED = 2**62  # requests and bytes of what is no batch
@@ -174,7 +176,7 @@ def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]
             with ctx.stop.at_once("interrupted while reading the input: nothing was sent and nothing is kept"):
                 cut = cutter.read(sources)
             if cut.bad and not settings.skip_bad:
-                raise bad_input(cut.problems, str(cut.bad))
+                raise bad_input(cut.problems, f"{cut.bad:,}")
             sink.sync()
         if not packed:
             cut.batches = []
@@ -217,13 +219,25 @@ def _accept(ctx: Context, request: PlanRequest, cut: Cut, store: Store, output: 
             last_seq=batch.last_seq,
         )
     output.adopt_file(work / "bad.jsonl", "errors.jsonl")
-    store.runs.finish_plan(
-        row.id,
-        planned=cut.items + cut.bad + cut.oversize,
-        inputs=cut.inputs,
-        errors_bytes=(output.local / "errors.jsonl").stat().st_size,
-        at=ctx.now(),
-    )
+    try:
+        store.runs.finish_plan(
+            row.id,
+            planned=cut.items + cut.bad + cut.oversize,
+            inputs=cut.inputs,
+            errors_bytes=(output.local / "errors.jsonl").stat().st_size,
+            at=ctx.now(),
+        )
+    except DuplicateIdError as error:
+        raise _by_file(error, request.items) from None
+
+
+def _by_file(error: DuplicateIdError, paths: tuple[str, ...]) -> InputError:
+    """The refusal of ids that stand twice, with the file and line of each place."""
+    ids = [
+        f"  id {item_id!r}: {' and '.join(f'{paths[source]} line {line}' for source, line in places[:LINES_NAMED])}"
+        for item_id, places in error.duplicates
+    ]
+    return InputError("ids that stand more than once; nothing was sent:\n" + "\n".join(ids), hint=error.hint)
 
 
 def was_accepted(work: Path) -> bool:

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from batchctl.core.errors import InputError
-from batchctl.core.events import Event, Level
+from batchctl.core.events import Level
 from batchctl.core.model import RunState
+from batchctl.core.words import counted
 from batchctl.files.lock import RunLock
 from batchctl.files.names import check_run_name, workdir
 from batchctl.files.readers import digest
@@ -57,15 +58,17 @@ def start(ctx: Context, request: PlanRequest, plan: Plan = make_run, *, streams:
                 if row is None:
                     _refuse_lost_run(ctx, request.name, work)
                     _refuse_shared_folder(ctx, request, open_store)
-                    if (cut := plan(ctx, request, open_store)) is not None:
-                        _announce(ctx, request.name, cut)
+                    cut = plan(ctx, request, open_store)
                 else:
+                    cut = None
                     _refuse_difference(row, request, streams=streams)
             except BaseException:
                 if not ctx.state_path.exists():
                     _remove_empty(work, new_folders)
                 raise
             with hold_locked(ctx, open_store(), request.name) as run:
+                if cut is not None:
+                    _announce(run, cut)
                 recover(run)
                 _reopen(run, request.settings)
                 yield run
@@ -107,22 +110,16 @@ def _refuse_shared_folder(ctx: Context, request: PlanRequest, open_store: Callab
             )
 
 
-def _announce(ctx: Context, name: str, cut: Cut) -> None:
-    batches = f" in {len(cut.batches):,} batches" if cut.batches else ""
-    text = f"run {name}: {cut.items:,} items{batches}, {cut.size:,} bytes, about {cut.tokens:,} input tokens"
+def _announce(run: HeldRun, cut: Cut) -> None:
+    batches = f" in {counted(len(cut.batches), 'batch')}" if cut.batches else ""
+    items = f"{counted(cut.items, 'item')}{batches}, {cut.size:,} bytes, about {cut.tokens:,} input tokens"
     data: dict[str, Any] = {"items": cut.items, "batches": len(cut.batches), "bytes": cut.size, "tokens": cut.tokens}
-    ctx.emit(Event("run.planned", text, name, data=data))
+    run.emit("run.planned", f"run {run.name}: {items}", data=data)
     for problem in cut.problems:
-        ctx.emit(Event("item.refused", f"not sent: {problem}", name, level=Level.WARNING))
+        run.emit("item.refused", f"not sent: {problem}", level=Level.WARNING)
     if cut.repaired:
-        ctx.emit(
-            Event(
-                "item.repaired",
-                f"{cut.repaired:,} items held broken Unicode (lone surrogates), replaced by U+FFFD",
-                name,
-                level=Level.WARNING,
-            )
-        )
+        text = f"{counted(cut.repaired, 'item')} held broken Unicode (lone surrogates), replaced by U+FFFD"
+        run.emit("item.repaired", text, level=Level.WARNING)
 
 
 def _refuse_difference(row: RunRow, request: PlanRequest, *, streams: bool) -> None:
@@ -149,7 +146,14 @@ def _input_changes(row: RunRow, request: PlanRequest) -> list[str]:
     for old, path in zip(row.inputs, request.items, strict=True):
         if path != "-" and _untouched(old, Path(path)):
             continue
-        size, sha256 = digest(path)
+        try:
+            size, sha256 = digest(path)
+        except InputError as error:
+            raise InputError(
+                f"{error.message} (run {row.name!r} was made from it)",
+                hint=f"the run goes on without it: `batchctl poll --wait --resubmit {row.name}`, or "
+                f"`batchctl fanout --run {row.name}` for one that was started so",
+            ) from None
         if sha256 != old["sha256"]:
             changes.append(
                 f"  input {path}: was {old['bytes']:,} bytes (sha256 {old['sha256'][:12]}), "

@@ -9,6 +9,7 @@ from functools import partial
 
 from batchctl.core.errors import (
     BatchctlError,
+    Fault,
     InputError,
     ProviderError,
     SomeFailedError,
@@ -298,7 +299,15 @@ async def _declare_absent(run: HeldRun, batch: BatchRow) -> None:
 
 
 async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:
-    check = await run.provider.check(batch_id)
+    try:
+        check = await run.provider.check(batch_id)
+    except ProviderError as error:
+        if error.fault not in (Fault.NOT_FOUND, Fault.PERMANENT):
+            raise
+        raise InputError(
+            f"{run.row.provider} knows no batch {batch_id!r}: {error.message}",
+            hint="its console lists the batches with their ids; is the key one of the same account?",
+        ) from None
     total = sum(check.counts.values()) if "total" not in check.counts else check.counts["total"]
     if total and total != batch.requests:
         raise InputError(
