@@ -63,11 +63,12 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """A batch the provider has accepted."""
+    """A batch the provider has accepted; `warnings` say what of the request it did not do."""
 
     batch_id: str
     status: str
     expires_at: datetime | None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

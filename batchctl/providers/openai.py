@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import IO, Any
@@ -40,6 +41,9 @@ from batchctl.providers.wire import Wire
 WINDOW = "24h"  # the only one there is
 PAGE = 100
 FILES_PAGE = 1000
+EXPIRY = {"anchor": "created_at", "seconds": 30 * 86_400}
+"""Of an input file: the longest every server of this API allows, since a full queue may keep it waiting."""
+STAYS = "has no expiry, so it stays until it is deleted"
 
 
 class OpenAIProvider:
@@ -58,6 +62,7 @@ class OpenAIProvider:
     def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
         key = find_key(self.name, api_key)
         self._hint = partial(key_hint, key)
+        self._expiry: Mapping[str, Any] | None = EXPIRY
         self._errors = ErrorReader(self.name, parse_error, OPENAI_MARKS, (key,))
         self._sdk = Sdk(partial(_client, base_url, key), _exceptions, self._errors)
         self._wire = Wire(self._errors, parse_completion, openai_rates, self._target)
@@ -76,9 +81,12 @@ class OpenAIProvider:
     async def submit(self, submission: Submission, uploaded: Callable[[str], None]) -> Created:
         """Upload the request lines, unless an earlier try did, and create the batch with one call."""
         file_id = submission.file_id
+        warnings: tuple[str, ...] = ()
         if file_id is None:
-            file_id = await self._upload(submission)
+            file = await self._upload_expiring(submission)
+            file_id = file.id
             uploaded(file_id)
+            warnings = () if file.expires_at else (f"input file {file_id} {STAYS}",)
         reply = await self._sdk.call(
             "post",
             "/batches",
@@ -91,9 +99,20 @@ class OpenAIProvider:
                 "metadata": {METADATA_KEY: submission.key},
             },
         )
-        return self._sdk.read(BATCH, reply, Call.CREATE).created()
+        return replace(self._sdk.read(BATCH, reply, Call.CREATE).created(), warnings=warnings)
 
-    async def _upload(self, submission: Submission) -> str:
+    async def _upload_expiring(self, submission: Submission) -> File:
+        """Upload with an expiry, or without where this server refuses to be asked for one (field reports 61, 62)."""
+        if self._expiry:
+            try:
+                return await self._upload(submission, expires_after=self._expiry)
+            except ProviderError as error:
+                if error.fault is not Fault.PERMANENT or "expires_after" not in error.message:
+                    raise
+                self._expiry = None
+        return await self._upload(submission)
+
+    async def _upload(self, submission: Submission, **form: Any) -> File:
         timeout = send_timeout(submission.size)
         with _Lines(submission.open_lines(), submission.size) as lines:
             reply = await self._sdk.call(
@@ -102,10 +121,10 @@ class OpenAIProvider:
                 Call.CREATE,
                 timeout=timeout,
                 headers={"Content-Type": "multipart/form-data"},
-                body={"purpose": "batch"},
+                body={"purpose": "batch", **form},
                 files={"file": (_filename(submission), lines, "application/jsonl")},
             )
-        return self._sdk.read(FILE, reply, Call.CREATE).id
+        return self._sdk.read(FILE, reply, Call.CREATE)
 
     async def check(self, batch_id: str) -> BatchCheck:
         """Ask how a batch stands."""

@@ -112,6 +112,7 @@ class File(msgspec.Struct):
     """An uploaded file."""
 
     id: str
+    expires_at: Number = None
     filename: str | None = None
     created_at: Number = None
     bytes: Number = None

@@ -6,6 +6,7 @@ from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.events import Level
 from batchctl.core.model import BatchState, CancelCause
 from batchctl.runs.held import HeldRun
+from batchctl.runs.input_files import discard_file
 
 
 async def withdraw_everything(run: HeldRun) -> None:
@@ -16,6 +17,7 @@ async def withdraw_everything(run: HeldRun) -> None:
     """
     for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
         run.store.batches.withdraw(run.id, batch.number)
+        await discard_file(run, batch)
     for batch in run.store.batches.in_state(run.id, BatchState.IN_PROGRESS):
         assert batch.batch_id is not None
         run.store.batches.canceling(run.id, batch.number, CancelCause.ASKED)

@@ -19,7 +19,7 @@ from batchctl.runs.packing_pending import pack_pending
 from batchctl.runs.polling import look_at_batches, needs_of_gone
 from batchctl.runs.recalling import recall, refuse_older_state
 from batchctl.runs.settling import needs_of_unknown, settle
-from batchctl.runs.submitting import admit
+from batchctl.runs.submitting import admit, needs_of_room
 
 MIN_PAUSE = 0.05  # seconds; a schedule that is due at once never spins
 
@@ -102,7 +102,13 @@ def _say_what_it_needs(run: HeldRun) -> None:
 
 def needs_now(run: HeldRun) -> str | None:
     """The most pressing thing a person must do."""
-    return needs_of_elsewhere(run) or needs_of_unknown(run) or needs_of_gone(run) or needs_of_rest(run)
+    return (
+        needs_of_elsewhere(run)
+        or needs_of_unknown(run)
+        or needs_of_gone(run)
+        or needs_of_room(run)
+        or needs_of_rest(run)
+    )
 
 
 def needs_of_rest(run: HeldRun) -> str | None:

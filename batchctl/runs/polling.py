@@ -20,6 +20,7 @@ SIDE_BY_SIDE = 16  # batches looked at (and collected) at once
 EXPIRY_GRACE = 600.0  # seconds a provider gets past its own expiry to end the batch itself
 GONE_LOOKS = 3  # looks in a row that do not find an ended batch's results before they count as gone
 LOST_AFTER = 10  # looks in a row that fail, or at a cancel that does not end, before a person is asked
+STALL = timedelta(hours=6)  # without any change before a batch is said to stall, and between two times it is said
 LOOKS_A_STEP = 10  # looks at the plain interval before the next, longer one
 
 
@@ -130,6 +131,8 @@ async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
     now = run.ctx.now()
     run.elsewhere.pop(batch.number, None)
     unchanged = check.status == batch.provider_status
+    moved = not unchanged or dict(check.counts) != dict(batch.provider_counts)
+    stalled = not moved and batch.stalls_at is not None and batch.stalls_at <= now
     delay = poll_delay(run.settings.interval, _slowness(run, batch, now), 0, run.ctx.random.random())
     run.store.batches.checked(
         run.id,
@@ -139,7 +142,10 @@ async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         next_check_at=now + timedelta(seconds=delay),
         failures=0,
         expires_at=check.expires_at,
+        stalls_at=now + STALL if moved or stalled or batch.stalls_at is None else None,
     )
+    if stalled and check.phase is Phase.IN_PROGRESS:
+        _say_stalled(run, batch, check)
     if not unchanged:
         run.emit(
             "batch.status",
@@ -156,6 +162,19 @@ async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
             if batch.state in RUNNING:
                 run.store.batches.ended(run.id, batch.number, at=now)
             await collect(run, run.batch(batch.number), check)
+
+
+def _say_stalled(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
+    """A batch that does not get on is said, once and then rarely; it is waited for all the same (field report 21)."""
+    counts = ", ".join(f"{count:,} {name}" for name, count in check.counts.items()) or "no counts"
+    run.emit(
+        "batch.stalled",
+        f"batch {batch.number} ({batch.batch_id}) has not got on for {STALL.total_seconds() / 3600:.0f} hours: "
+        f"{check.status}, {counts}; it is canceled at its deadline, and only what it has not finished goes again",
+        batch=batch.number,
+        level=Level.WARNING,
+        data={"status": check.status, "counts": dict(check.counts)},
+    )
 
 
 def _slowness(run: HeldRun, batch: BatchRow, now: datetime) -> int:

@@ -12,7 +12,7 @@ from batchctl.runs.held import HeldRun
 from batchctl.runs.input_files import discard_file
 from batchctl.runs.lines import members
 from batchctl.runs.recording import Slice
-from batchctl.runs.splitting import halve
+from batchctl.runs.splitting import halve, halve_for_room
 from batchctl.runs.submitting import pause_for_room
 from batchctl.state.rows import BatchRow
 
@@ -25,11 +25,13 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
     """
     given_up = batch.state is BatchState.CANCELING
     if check.queue_full and not given_up:
-        _wait_for_room(run, batch, check)
+        await _wait_for_room(run, batch, check)
         return
     if check.too_large and batch.requests > 1 and not given_up:
-        run.store.batches.back_to_waiting(run.id, batch.number, not_before=None, refusals=batch.refusals)
-        halve(run, batch, check.faults[0].message)
+        run.store.batches.back_to_waiting(
+            run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=True
+        )
+        await halve(run, batch, f"refused as too large: {check.faults[0].message}")
         return
     shifted = run.store.items.count_members(run.id, batch.number) != batch.requests
     guilty = {} if shifted or check.systemic else _items_at_fault(run, batch, check.faults)
@@ -86,7 +88,7 @@ def _fail(run: HeldRun, batch: BatchRow, guilty: dict[int, BatchFault]) -> None:
     part.commit()
 
 
-def _wait_for_room(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
+async def _wait_for_room(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
     refusals = batch.refusals + 1
     pause = pause_for_room(run, refusals)
     run.store.batches.back_to_waiting(
@@ -104,3 +106,4 @@ def _wait_for_room(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         level=Level.WARNING,
         data={"refusals": refusals},
     )
+    await halve_for_room(run, batch)

@@ -17,10 +17,12 @@ from batchctl.files.sentlog import Sent
 from batchctl.providers.base import Created, Submission
 from batchctl.runs.budget import affordable
 from batchctl.runs.held import HeldRun
+from batchctl.runs.input_files import discard_file
 from batchctl.runs.lines import check_requests, drop_own_lines, endpoint_of, open_batch_lines, size_of
-from batchctl.runs.splitting import halve, refuse_single
+from batchctl.runs.splitting import halve, halve_for_room, refuse_single
 from batchctl.state.rows import BatchRow, stamp
 
+TOO_MANY = 429
 REFUSAL_PAUSE = 60.0  # seconds, doubled with each refusal in a row up to MAX_REFUSAL_PAUSE
 MAX_REFUSAL_PAUSE = 1800.0
 FILE_PAUSE = 5.0  # seconds, longer with each create that does not know the uploaded file yet
@@ -113,6 +115,8 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
         batch=batch.number,
         data={"batch_id": created.batch_id, "requests": batch.requests, "bytes": batch.size, "round": batch.round},
     )
+    for warning in created.warnings:
+        run.emit("batch.warning", f"batch {batch.number}: {warning}", batch=batch.number, level=Level.WARNING)
     return True
 
 
@@ -151,13 +155,14 @@ async def _refused(run: HeldRun, batch: BatchRow, error: ProviderError) -> bool:
         return False
     if error.fault is Fault.TOO_LARGE:
         if batch.requests > 1:
-            halve(run, batch, error.message)
+            await halve(run, batch, f"refused as too large: {error.message}")
         else:
+            uploaded = run.batch(batch.number)
             refuse_single(run, batch, error)
+            await discard_file(run, uploaded)
         return True
-    keep_file = error.fault in (Fault.QUEUE_FULL, Fault.RETRY, Fault.SYSTEMIC) or (
-        error.fault is Fault.FILE_NOT_READY and batch.refusals < FILE_PATIENCE
-    )
+    keep_file = error.fault is not Fault.FILE_NOT_READY or batch.refusals < FILE_PATIENCE
+    uploaded = run.batch(batch.number)
     pause = _pause(run, batch, error)
     run.store.batches.back_to_waiting(
         run.id,
@@ -165,7 +170,10 @@ async def _refused(run: HeldRun, batch: BatchRow, error: ProviderError) -> bool:
         not_before=run.ctx.now() + timedelta(seconds=pause),
         refusals=batch.refusals + 1,
         keep_file=keep_file,
+        faults=[{"code": "storage_full", "message": error.message}] if error.fault is Fault.STORAGE_FULL else (),
     )
+    if not keep_file:
+        await discard_file(run, uploaded)
     if error.fault in (Fault.SYSTEMIC, Fault.PERMANENT, Fault.NOT_FOUND):
         raise SystemicError(
             f"the provider refuses batch {batch.number} ({run.row.provider}, model {run.row.model}, "
@@ -179,7 +187,21 @@ async def _refused(run: HeldRun, batch: BatchRow, error: ProviderError) -> bool:
         level=Level.WARNING,
         data={"fault": str(error.fault), "requests": batch.requests, "bytes": batch.size},
     )
+    if error.fault is Fault.QUEUE_FULL or error.status == TOO_MANY:
+        await halve_for_room(run, batch)
     return False
+
+
+def needs_of_room(run: HeldRun) -> str | None:
+    """The sentence that tells a person what a batch waits for that does not come by itself (field reports 60, 61)."""
+    for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
+        if any(fault["code"] == "storage_full" for fault in batch.faults):
+            return (
+                f"batch {batch.number} waits, because the provider's file storage is full: delete files there that "
+                f"nothing needs any more (`batchctl doctor --repair {run.name}` deletes unused ones of ours); it is "
+                "tried again by itself"
+            )
+    return None
 
 
 def _pause(run: HeldRun, batch: BatchRow, error: ProviderError) -> float:

@@ -9,6 +9,7 @@ from batchctl.core.errors import StaleStateError
 from batchctl.core.model import BatchState
 from batchctl.state.batch_reading import BatchReading
 from batchctl.state.changing import change_batch, expect, holdings, release
+from batchctl.state.rows import stamp_or_none
 
 
 class BatchPacking(BatchReading):
@@ -73,7 +74,7 @@ class BatchPacking(BatchReading):
             expect(changed, len(members), f"items for batch {number} of run {run_id}")
 
     def split(self, run_id: int, number: int, cut_seq: int) -> tuple[int, int]:
-        """Withdraw a batch that was not accepted and put its items into two new waiting ones, durably.
+        """Withdraw a batch that was not accepted and put its items into two new ones that wait as it did, durably.
 
         Args:
             cut_seq: the first item of the second half.
@@ -97,6 +98,10 @@ class BatchPacking(BatchReading):
                 if not requests:
                     raise StaleStateError(f"batch {number} of run {run_id} cannot be cut at item {cut_seq}")
                 self.add_waiting(run_id, half, old.round, requests, size, tokens, low, high)
+                self._db.change(
+                    "UPDATE batches SET refusals = ?, not_before = ? WHERE run_id = ? AND number = ?",
+                    (old.refusals, stamp_or_none(old.not_before), run_id, half),
+                )
                 changed = self._db.change(
                     "UPDATE items SET batch = ? WHERE run_id = ? AND seq BETWEEN ? AND ? AND batch = ?"
                     " AND state = 'open'",
