@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
-from batchctl.core.errors import SystemicError
+from datetime import datetime
+
+from batchctl.core.errors import InputError, SystemicError
 from batchctl.core.model import MAY_ANSWER, Lane, Usage
+from batchctl.core.prices import Rates
 from batchctl.runs.held import HeldRun
+from batchctl.runs.settings import Settings
 from batchctl.state.rows import BatchRow
 
 ESTIMATE_MARGIN = 1.3  # token estimates are rough; a cap must hold all the same
 ASSUMED_OUTPUT = 4096  # output tokens of an answer where no limit is set
+
+
+def refuse_unpriced(settings: Settings, at: datetime) -> None:
+    """Refuse a cap that cannot be kept, before anything is made.
+
+    Raises:
+        InputError: finished requests tell neither model nor length of answers, or the model has no known price.
+    """
+    if settings.max_cost is None:
+        return
+    if settings.requests:
+        unknown = "what finished requests may cost is not known"
+    elif settings.model is None or Rates.load(settings.provider, settings.model, batch=True, at=at) is None:
+        unknown = f"no price is known for {settings.model or 'this run'}"
+    else:
+        return
+    raise InputError(f"{unknown}, so --max-cost cannot be kept", hint="leave --max-cost out")
 
 
 def affordable(run: HeldRun, batch: BatchRow) -> bool:

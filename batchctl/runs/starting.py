@@ -15,6 +15,7 @@ from batchctl.files.lock import RunLock
 from batchctl.files.names import check_run_name, workdir
 from batchctl.files.readers import digest
 from batchctl.providers.keys import find_key
+from batchctl.runs.budget import refuse_unpriced
 from batchctl.runs.context import Context
 from batchctl.runs.cutting import Cut
 from batchctl.runs.held import HeldRun, hold_locked
@@ -42,6 +43,7 @@ def start(ctx: Context, request: PlanRequest, plan: Plan = make_run, *, streams:
     check_run_name(request.name)
     if not request.settings.simulate:
         find_key(request.settings.provider)
+    refuse_unpriced(request.settings, ctx.now())
     work = workdir(ctx.state_path, request.name)
     new_folders = _missing_parents(work)
     opened: list[Store] = []
