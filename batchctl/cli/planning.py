@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 
 from batchctl.cli.text import safe, table
 from batchctl.core.errors import InputError
-from batchctl.runs.costs import cost_range
+from batchctl.core.prices import MONEY_PLACES
+from batchctl.core.words import counted
+from batchctl.runs.costs import CostRange, cost_range
 from batchctl.runs.cutting import Cut
 from batchctl.runs.planning import PlanRequest
 
@@ -30,19 +34,25 @@ def show_plan(request: PlanRequest, cut: Cut, *, as_json: bool) -> None:
             ],
             "bytes": cut.size,
             "input_tokens": cut.tokens,
-            "cost_usd": None if cost is None else {"low": cost.low, "high": cost.high, "source": cost.source},
+            "cost_usd": None if cost is None else _rounded(cost),
             "problems": [str(problem) for problem in cut.problems],
         }
         click.echo(msgspec.json.encode(summary).decode())
     else:
         rows = [(batch.number, batch.requests, batch.size, batch.tokens, batch.model) for batch in cut.batches]
-        click.echo(table(("batch", "requests", "bytes", "tokens", "model"), rows))
-        click.echo(f"{cut.items:,} items, {cut.size:,} bytes, about {cut.tokens:,} input tokens")
+        if rows:
+            click.echo(table(("batch", "requests", "bytes", "tokens", "model"), rows))
+        click.echo(f"{counted(cut.items, 'item')}, {cut.size:,} bytes, about {cut.tokens:,} input tokens")
         click.echo(cost.text() if cost else "cost unknown: no price for this model")
         for problem in cut.problems:
             click.echo(f"problem: {safe(str(problem))}")
     if cut.bad and not request.settings.skip_bad:
         raise InputError(
-            f"submit would refuse this input: {cut.bad:,} bad records",
+            f"submit would refuse this input: {counted(cut.bad, 'bad record')}",
             hint="correct them, or give --skip-bad to send the rest",
         )
+
+
+def _rounded(cost: CostRange) -> dict[str, Any]:
+    low, high = (None if value is None else round(value, MONEY_PLACES) for value in (cost.low, cost.high))
+    return {"low": low, "high": high, "source": cost.source}

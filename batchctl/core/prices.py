@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _BATCH = {"processing": "batch"}
 _PER = 1_000_000
+MONEY_PLACES = 8  # of a dollar; a sum of prices carries float noise past them
+_ANSWER_PLACES = 10  # a token may cost less than a millionth of a dollar
 _INPUT, _CACHE_READ, _CACHE_WRITE, _OUTPUT = _KEYS = (
     "input_mtok",
     "cache_read_mtok",
@@ -72,12 +74,13 @@ class Rates:
             if usage.input_tokens > level.above:
                 break
         plain = max(usage.input_tokens - usage.cached_input_tokens - usage.cache_write_tokens, 0)
-        return (
+        cost = (
             plain * level.input
             + usage.cached_input_tokens * level.cache_read
             + usage.cache_write_tokens * level.cache_write
             + usage.output_tokens * level.output
         )
+        return round(cost, _ANSWER_PLACES)
 
 
 def _has_batch_price(model: ModelInfo, at: datetime) -> bool:

@@ -116,7 +116,10 @@ def needs_of_rest(run: HeldRun) -> str | None:
     if not run.row.inputs:
         return f"its input was not read to its end: `fanout` again goes on, `batchctl accept {run.name}` ends it"
     pending = run.store.items.count_pending(run.id)
-    return f"{pending:,} items wait to be sent again: `batchctl resubmit {run.name}`" if pending else None
+    if not pending:
+        return None
+    wait = "waits" if pending == 1 else "wait"
+    return f"{counted(pending, 'item')} {wait} to be sent again: `batchctl resubmit {run.name}`"
 
 
 async def until_settled(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from batchctl.core.model import Outcome, RunState
+from batchctl.core.prices import MONEY_PLACES
 from batchctl.runs.held import HeldRun
 from batchctl.state.rows import BatchRow, stamp, stamp_or_none
 
@@ -29,7 +30,7 @@ def manifest_of(run: HeldRun, state: RunState) -> dict[str, Any]:
             "output": row.output_tokens,
             "cached_input": row.cached_input_tokens,
         },
-        "cost_usd": row.cost_usd,
+        "cost_usd": round(row.cost_usd, MONEY_PLACES),
         "unpriced_answers": row.unpriced,
         "price_source": None if rates is None else rates.source,
         "created_at": stamp(row.created_at),

@@ -8,6 +8,7 @@ import msgspec
 
 from batchctl.core.model import Lane, Outcome
 from batchctl.core.packing import Packer
+from batchctl.core.words import counted
 from batchctl.files.spool import open_spool, read_line
 from batchctl.runs.held import HeldRun, id_room
 from batchctl.runs.recording import Slice
@@ -95,7 +96,7 @@ def _close(run: HeldRun, batch: _Open, round_: int) -> int:
         run.store.batches.assign(run.id, number, batch.seqs, round_)
     run.emit(
         "batch.packed",
-        f"batch {number}: {len(batch.seqs):,} items to send again (round {round_})",
+        f"batch {number}: {counted(len(batch.seqs), 'item')} to send again (round {round_})",
         batch=number,
         data={"requests": len(batch.seqs), "round": round_},
     )

@@ -14,6 +14,7 @@ import msgspec
 
 from batchctl.core.errors import InputError, StorageError
 from batchctl.core.model import BatchState, ItemState, Outcome
+from batchctl.core.prices import MONEY_PLACES
 from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
 from batchctl.files.spool import read_line
@@ -22,7 +23,6 @@ from batchctl.state.rows import BatchRow, ErrorGroup, ItemRow, RunRow, stamp, st
 from batchctl.state.store import Store
 
 PAGE = 5_000
-MONEY_PLACES = 8  # a sum of prices carries float noise past them
 REFUSED = "refused"
 _VARYING = re.compile(r"id '.*' stands|id \".*\" stands|\d+")
 

@@ -13,6 +13,7 @@ from batchctl.core.ids import intent_key
 from batchctl.core.model import BatchState
 from batchctl.core.packing import QueueLimits, admissible
 from batchctl.core.retry import LONGEST_PAUSE, backoff, is_due
+from batchctl.core.words import counted
 from batchctl.files.sentlog import Sent
 from batchctl.providers.base import Created, Submission
 from batchctl.runs.budget import affordable
@@ -109,9 +110,10 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
         return await _refused(run, batch, error)
     record_created(run, batch.number, created, first_look=run.settings.interval)
     drop_own_lines(run, batch)
+    size = f"{counted(batch.requests, 'request')}, {batch.size:,} bytes"
     run.emit(
         "batch.submitted",
-        f"batch {batch.number} submitted: {created.batch_id}, {batch.requests:,} requests, {batch.size:,} bytes",
+        f"batch {batch.number} submitted: {created.batch_id}, {size}",
         batch=batch.number,
         data={"batch_id": created.batch_id, "requests": batch.requests, "bytes": batch.size, "round": batch.round},
     )

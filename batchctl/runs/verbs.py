@@ -20,6 +20,7 @@ from batchctl.core.errors import (
 )
 from batchctl.core.events import Level
 from batchctl.core.model import IN_DOUBT, MAY_ANSWER, BatchState, Outcome, RunState
+from batchctl.core.words import counted
 from batchctl.providers.base import Created, Found
 from batchctl.runs.accounts import doubts_elsewhere, look_elsewhere
 from batchctl.runs.canceling import withdraw_everything
@@ -225,7 +226,9 @@ async def accept(ctx: Context, name: str) -> None:
         for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
             run.store.batches.withdraw(run.id, batch.number)
         closed = close_open_items(run, Outcome.CANCELED)
-        run.emit("run.accepted", f"run {name} accepted with {closed:,} items unanswered", data={"closed": closed})
+        run.emit(
+            "run.accepted", f"run {name} accepted with {counted(closed, 'item')} unanswered", data={"closed": closed}
+        )
         finish(run)
 
 
@@ -268,7 +271,8 @@ def _unknown_batch(run: HeldRun, number: int | None) -> BatchRow:
         unknown = [batch for batch in unknown if batch.number == number]
     if not unknown:
         raise InputError(
-            f"run {run.name} has no batch whose create is unknown" + (f" with number {number}" if number else "")
+            f"run {run.name} has no batch whose create is unknown" + (f" with number {number}" if number else ""),
+            hint=f"`batchctl batches {run.name}` shows where its batches stand",
         )
     if len(unknown) > 1:
         numbers = ", ".join(str(batch.number) for batch in unknown)
