@@ -14,7 +14,7 @@ from batchctl.runs.findings import Finding
 from batchctl.runs.held import HeldRun
 from batchctl.runs.recalling import lost_entries
 from batchctl.runs.submitting import record_created
-from batchctl.state.rows import BatchRow, ItemRow, moment
+from batchctl.state.rows import BatchRow, ItemRow, moment, stamp
 
 UNSENT = IN_DOUBT | {BatchState.WAITING}
 NAMED = 10
@@ -22,19 +22,33 @@ NAMED = 10
 
 @dataclass(slots=True)
 class Stray:
-    """A batch at the provider that is ours and not in the state file."""
+    """A batch at the provider that is ours and not in the state file.
+
+    Args:
+        batch: the unsent batch of the state file that holds exactly these items.
+        entry: the sending that the state file does not know, where this is its batch.
+    """
 
     listed: Listed
     rows: list[ItemRow]
-    batch: BatchRow | None  # the unsent batch of the state file that holds exactly these items
+    batch: BatchRow | None
+    entry: Sent | None = None
+
+    @property
+    def free(self) -> bool:
+        """Whether its items wait for it and nothing else."""
+        waiting = all(row.state is ItemState.OPEN and row.batch is None for row in self.rows)
+        return bool(self.rows) and waiting and len({row.round for row in self.rows}) == 1
 
 
 async def check_lists(run: HeldRun, *, repair: bool) -> list[Finding]:
     """Find strays and unused uploads, and take them in or delete them."""
     try:
         listed = [batch async for batch in run.provider.listed(run.row.created_at)]
-        found = [await _stray(run, stray, repair=repair) async for stray in _strays(run, listed)]
-        found += [await _lost(run, entry, listed, repair=repair) for entry in lost_entries(run)]
+        lost = lost_entries(run)
+        strays = [stray async for stray in _strays(run, listed, lost)]
+        found = [_stray(run, stray, repair=repair) for stray in strays]
+        found += [_lost(run, entry, listed, repair=repair) for entry in lost]
         return found + [finding async for finding in _unused(run, listed, repair=repair)]
     except BatchctlError as error:
         return [
@@ -42,7 +56,8 @@ async def check_lists(run: HeldRun, *, repair: bool) -> list[Finding]:
         ]
 
 
-async def _strays(run: HeldRun, listed: list[Listed]) -> AsyncIterator[Stray]:
+async def _strays(run: HeldRun, listed: list[Listed], lost: list[Sent]) -> AsyncIterator[Stray]:
+    """Every stray, newest first; the sending of one is taken out of those that are lost."""
     for batch in listed:
         if batch.refused or run.store.batches.owner(batch.created.batch_id) is not None:
             continue
@@ -52,12 +67,22 @@ async def _strays(run: HeldRun, listed: list[Listed]) -> AsyncIterator[Stray]:
         if not ids and batch.key is None:
             continue  # nothing tells yet whose it is
         seqs = _seqs(run, ids)
-        if batch.key is None and (len(seqs) != len(ids) or not _looks_ours(run, seqs)):
+        if batch.key is None and (len(seqs) != len(ids) or not _looks_ours(run, seqs, lost)):
             continue
         rows = list(run.store.items.by_seqs(run.id, sorted(seqs)).values())
         if rows and all(row.state is not ItemState.OPEN for row in rows):
             continue  # its items have their outcome, so nothing needs it
-        yield Stray(batch, rows, _unsent_of(run, seqs) or _by_key(run, batch))
+        entry = _entry_of(batch, len(seqs), lost)
+        if entry is not None:
+            lost.remove(entry)
+        yield Stray(batch, rows, _unsent_of(run, seqs) or _by_key(run, batch), entry)
+
+
+def _entry_of(batch: Listed, requests: int, lost: list[Sent]) -> Sent | None:
+    """The sending that made a batch, by key or, where the provider keeps none, by its number of requests."""
+    if batch.key is not None:
+        return next((entry for entry in lost if entry.key == batch.key), None)
+    return next((entry for entry in reversed(lost) if entry.requests == requests), None)
 
 
 def _by_key(run: HeldRun, listed: Listed) -> BatchRow | None:
@@ -79,10 +104,10 @@ def _seqs(run: HeldRun, ids: set[str]) -> set[int]:
     return made | set(run.store.items.lookup(run.id, own).values())
 
 
-def _looks_ours(run: HeldRun, seqs: set[int]) -> bool:
+def _looks_ours(run: HeldRun, seqs: set[int], lost: list[Sent]) -> bool:
     """Ids alone may be another run's of the same input: an unsent batch of just these, a lost sending, tags tell."""
     known = _unsent_of(run, seqs) is not None or run.settings.tag_ids
-    return known or any(entry.requests == len(seqs) for entry in lost_entries(run))
+    return known or any(entry.requests == len(seqs) for entry in lost)
 
 
 def _unsent_of(run: HeldRun, seqs: set[int]) -> BatchRow | None:
@@ -96,13 +121,9 @@ def _unsent_of(run: HeldRun, seqs: set[int]) -> BatchRow | None:
     return batch if members == seqs else None
 
 
-async def _stray(run: HeldRun, stray: Stray, *, repair: bool) -> Finding:
+def _stray(run: HeldRun, stray: Stray, *, repair: bool) -> Finding:
     requests = stray.listed.requests or len(stray.rows)
     text = f"batch {stray.listed.created.batch_id} ({requests:,} requests) is ours, but not in the state file"
-    free = bool(stray.rows) and all(row.state is ItemState.OPEN and row.batch is None for row in stray.rows)
-    if stray.batch is None and not (free and len({row.round for row in stray.rows}) == 1):
-        way = f"`batchctl poll {run.name}` (without --resubmit) until older batches are collected, then `doctor` again"
-        return Finding(run.name, text, way)
     finding = Finding(run.name, text, "taken in: the next poll collects it", mendable=True)
     if repair:
         _take_in(run, stray)
@@ -111,14 +132,21 @@ async def _stray(run: HeldRun, stray: Stray, *, repair: bool) -> Finding:
 
 
 def _take_in(run: HeldRun, stray: Stray) -> None:
-    """Give a stray its row: that of the unsent batch with its items, or a new one for pending items."""
+    """Give a stray its row: that of the unsent batch with its items, or a new one.
+
+    A new one holds its items where they are pending. Where they still stand in an older batch, its answers will count
+    as late ones; until they are here nothing may be sent, and a note of one more sending sees to that.
+    """
     now = run.ctx.now()
-    created = stray.listed.created
-    entry = _entry_of(run, stray)
+    created, entry = stray.listed.created, stray.entry
+    key = stray.listed.key or (entry.key if entry else f"{run.row.token}-doctor-{created.batch_id}")
+    number = stray.batch.number if stray.batch is not None else _new_number(run, entry)
+    if stray.batch is None and not stray.free:
+        run.sent.note(Sent(number, 2, key, stamp(now), stray.listed.requests))
     with run.store.transaction(durable=True):
-        number = stray.batch.number if stray.batch is not None else _new_batch(run, stray.rows, entry)
+        if stray.batch is None:
+            _new_batch(run, number, stray)
         if stray.batch is None or stray.batch.state is BatchState.WAITING:
-            key = stray.listed.key or (entry.key if entry else f"{run.row.token}-doctor-{created.batch_id}")
             run.store.batches.intend(run.id, number, key, now)
         record_created(run, number, created)
     if entry is not None and entry.batch != number:
@@ -131,16 +159,7 @@ def _take_in(run: HeldRun, stray: Stray) -> None:
     )
 
 
-def _entry_of(run: HeldRun, stray: Stray) -> Sent | None:
-    """The sending that made a stray, by key or, where the provider keeps none, by its number of requests."""
-    key = stray.listed.key
-    fitting = (
-        entry for entry in lost_entries(run) if (entry.requests == len(stray.rows) if key is None else entry.key == key)
-    )
-    return next(fitting, None)
-
-
-async def _lost(run: HeldRun, entry: Sent, listed: list[Listed], *, repair: bool) -> Finding:
+def _lost(run: HeldRun, entry: Sent, listed: list[Listed], *, repair: bool) -> Finding:
     """A sending that no listed batch was found for: it may hide in one that cannot be read yet, or never arrived."""
     text = f"batch {entry.batch} ({entry.requests:,} requests) was sent at {entry.at} and is not in the state file"
     hidden = [batch.created.batch_id for batch in listed if _may_be(run, entry, batch)]
@@ -163,23 +182,29 @@ def _may_be(run: HeldRun, entry: Sent, batch: Listed) -> bool:
     return batch.ids_at is None and batch.requests in (0, entry.requests)
 
 
-def _new_batch(run: HeldRun, rows: list[ItemRow], entry: Sent | None) -> int:
-    number = run.store.batches.next_number(run.id)
+def _new_number(run: HeldRun, entry: Sent | None) -> int:
     if entry is not None and run.store.batches.get(run.id, entry.batch) is None:
-        number = entry.batch
-    seqs = [row.seq for row in rows]
+        return entry.batch
+    return run.store.batches.next_number(run.id)
+
+
+def _new_batch(run: HeldRun, number: int, stray: Stray) -> None:
+    seqs = [row.seq for row in stray.rows]
+    round_ = min((row.round for row in stray.rows), default=0)
     run.store.batches.add_waiting(
         run.id,
         number,
-        round=rows[0].round,
-        requests=len(rows),
-        size=sum((row.length or 0) + 1 for row in rows),
-        tokens=sum(row.tokens for row in rows),
-        first_seq=min(seqs),
-        last_seq=max(seqs),
+        round=round_,
+        requests=stray.listed.requests or len(seqs),
+        size=sum((row.length or 0) + 1 for row in stray.rows),
+        tokens=sum(row.tokens for row in stray.rows),
+        first_seq=min(seqs, default=1),
+        last_seq=max(seqs, default=run.row.planned),
     )
-    run.store.batches.assign(run.id, number, seqs, rows[0].round)
-    return number
+    if stray.free:
+        run.store.batches.assign(run.id, number, seqs, round_)
+    else:
+        run.store.batches.also_sent(run.id, number, seqs, run.ctx.now())
 
 
 async def _unused(run: HeldRun, listed: list[Listed], *, repair: bool) -> AsyncIterator[Finding]:

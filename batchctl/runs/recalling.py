@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from batchctl.core.errors import StateError
 from batchctl.core.events import Level
-from batchctl.core.model import IN_DOUBT, BatchState
+from batchctl.core.model import IN_DOUBT, RUNNING, BatchState
 from batchctl.files.sentlog import Sent
 from batchctl.runs.held import HeldRun
 from batchctl.state.rows import BatchRow, moment
@@ -30,11 +30,17 @@ def recall(run: HeldRun) -> None:
 
 
 def refuse_older_state(run: HeldRun) -> None:
-    """Send nothing where the state file has no row for a batch that was sent.
+    """Send nothing while the state file does not hold every batch that was sent, and what came of it.
 
     Raises:
-        StateError: it has none.
+        StateError: it has no row for one, or one that doctor took in is not collected yet.
     """
+    if open_ := [entry for entry in run.sent.last.values() if _answers_later(run, entry)]:
+        raise StateError(
+            f"run {run.name} sends nothing before batch {', '.join(str(entry.batch) for entry in open_)} is collected: "
+            "an older copy of the state file was put back, and its items may be answered there",
+            hint=f"`batchctl poll --wait {run.name}` collects what has ended",
+        )
     if lost := lost_entries(run):
         numbers = ", ".join(str(entry.batch) for entry in lost)
         raise StateError(
@@ -64,3 +70,9 @@ def lost_entries(run: HeldRun) -> list[Sent]:
         ):
             found.append(entry)
     return found
+
+
+def _answers_later(run: HeldRun, entry: Sent) -> bool:
+    """Whether a batch was taken in without its items, which older batches still hold, and has not answered yet."""
+    batch = run.store.batches.get(run.id, entry.batch)
+    return batch is not None and batch.sends < entry.sends and batch.state in RUNNING | {BatchState.ENDED}

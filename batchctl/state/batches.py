@@ -104,6 +104,20 @@ class Batches(BatchPacking):
             )
             expect(changed, 1, f"batch {number} of run {run_id} to be recalled")
 
+    def also_sent(self, run_id: int, number: int, seqs: Sequence[int], at: datetime) -> None:
+        """Write down that open items were sent in this batch too, though they stand elsewhere: its answers count."""
+        with self._db.transaction():
+            self._db.change_many(
+                "INSERT INTO attempts (run_id, seq, number, lane, batch, round, at)"
+                " SELECT run_id, seq, attempts + 1, 'batch', ?, round, ? FROM items"
+                " WHERE run_id = ? AND seq = ? AND state = 'open'",
+                ((number, stamp(at), run_id, seq) for seq in seqs),
+            )
+            self._db.change_many(
+                "UPDATE items SET attempts = attempts + 1 WHERE run_id = ? AND seq = ? AND state = 'open'",
+                ((run_id, seq) for seq in seqs),
+            )
+
     def set_file(self, run_id: int, number: int, file_id: str | None) -> None:
         """Write down, durably, the input file of a batch being sent, or that it is gone.
 

@@ -6,12 +6,15 @@ import contextlib
 import json
 import re
 import shutil
+import sqlite3
 import tempfile
 import time
 from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from batchctl.core.errors import BatchctlError
 from batchctl.core.model import BatchState, RunState
 from batchctl.simulator import SimulatorConfig
 from batchctl.state.rows import RunRow
@@ -103,6 +106,9 @@ class _Play:
         if step.advance:
             self._simulator.advance(step.advance)
         self._note(f"--- {step}")
+        if step.verb in ("copy", "restore"):
+            self._older(step.verb)
+            return 0
         before = self._output.stat().st_size
         code = command(
             self._arguments(step.verb),
@@ -123,6 +129,26 @@ class _Play:
         elif code not in EXPECTED and not (code == 2 and step.verb not in ("submit", "run", "fanout")):
             self._problem("exit", f"{step} ended with {code}")
         return code
+
+    def _older(self, verb: str) -> None:
+        """Back the state file up, or put the backup in its place; everything else stays as it is."""
+        state, older = self._folder / "state.db", self._folder / "older.db"
+        if verb == "copy" and state.exists() and self._is_planned():
+            with closing(sqlite3.connect(state)) as source, closing(sqlite3.connect(older)) as target:
+                source.backup(target)
+            older.chmod(0o600)
+        elif verb == "restore" and older.exists():
+            for side in ("", "-wal", "-shm"):
+                state.with_name(state.name + side).unlink(missing_ok=True)
+            shutil.copy(older, state)
+            self._played.counts["older copies"] += 1
+
+    def _is_planned(self) -> bool:
+        try:
+            run, _ = self._status()
+        except BatchctlError:  # its start died before there was anything in it
+            return False
+        return run is not None and run.state is not RunState.PLANNING
 
     def _outage(self, after: float, down: float) -> None:
         time.sleep(after)
@@ -160,6 +186,8 @@ class _Play:
                 return False
             if code == 8:
                 self._settle_unknown()
+            elif code in (1, 7):
+                self._take(Step("doctor"))
             run, live = self._status()
             if run is None:
                 continue

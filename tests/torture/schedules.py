@@ -24,7 +24,8 @@ class Step:
     """One command.
 
     Args:
-        verb: `fanout`, `submit`, `run`, `poll`, `wait`, `resubmit`, `cancel` or `doctor` (with --repair).
+        verb: `fanout`, `submit`, `run`, `poll`, `wait`, `resubmit`, `cancel` or `doctor` (with --repair);
+            or no command: `copy` makes a backup of the state file, `restore` puts the last one back.
         advance: simulated seconds that pass before it.
         shift: seconds by which this machine's clock is wrong while it runs.
         outage: the provider dies so many seconds after the start and is back after as many more.
@@ -118,7 +119,7 @@ def make_schedule(seed: int) -> Schedule:
         options=tuple(options),
         speed=speed,
         faults=_faults(chance, provider, items, speed),
-        steps=tuple(_steps(chance, speed)),
+        steps=tuple(_with_restore(chance, list(_steps(chance, speed)))),
         strangers=(chance.randint(1, 4),) if chance.random() < 0.1 else (),
         limits=limits,
     )
@@ -179,6 +180,15 @@ def _steps(chance: random.Random, speed: float) -> Iterator[Step]:
         yield Step(chance.choice(later), advance, _shift(chance), _blow(chance, 0.7), _outage(chance))
     if chance.random() < 0.05:
         yield Step("cancel", 0.0, 0.0, _blow(chance, 0.5))
+
+
+def _with_restore(chance: random.Random, steps: list[Step]) -> list[Step]:
+    """Now and then a person puts an older copy of the state file back."""
+    if chance.random() < 0.08:
+        copied = chance.randint(1, len(steps))
+        steps.insert(copied, Step("copy"))
+        steps.insert(chance.randint(copied + 1, len(steps)), Step("restore"))
+    return steps
 
 
 def _shift(chance: random.Random) -> float:
