@@ -214,7 +214,6 @@ def _import_chunk(run: HeldRun, batch: BatchRow, answers: list[Answer], tally: T
         if row.state is ItemState.FAILED:
             second_thoughts.append((row, answer))
             continue
-        part.late += late
         part.take(row, _in_our_words(run, batch, answer))
     part.commit()
     _revive(run, batch, second_thoughts)
@@ -229,7 +228,6 @@ def _revive(run: HeldRun, batch: BatchRow, answers: list[tuple[ItemRow, Answer]]
         return
     part = Slice(run, Lane.BATCH, batch)
     for row, answer in answers:
-        part.late += 1
         part.take(row, answer)
     take_back(run, [row.seq for row, _ in answers], part.commit)
     run.emit(

@@ -71,13 +71,17 @@ def status_of(store: Store, row: RunRow) -> dict[str, Any]:
     for state, count in store.runs.batch_states(row.id).items():
         if shown := _SHOWN_BATCH_STATES.get(state):
             batches[shown] += count
+    return summary_of(store, row) | {"batches": batches, "needs": row.needs}
+
+
+def summary_of(store: Store, row: RunRow) -> dict[str, Any]:
+    """What status and manifest both say of a run."""
     return {
         "run": row.name,
         "state": str(row.state),
         "counts": {"planned": row.planned, "succeeded": row.succeeded, "failed": row.failed, "open": row.open},
         "outcomes": outcomes_of(store, row),
         "attempts": store.runs.outcomes(row.id),
-        "batches": batches,
         "tokens": {
             "input": row.input_tokens,
             "output": row.output_tokens,
@@ -86,7 +90,6 @@ def status_of(store: Store, row: RunRow) -> dict[str, Any]:
         "cost_usd": round(row.cost_usd, MONEY_PLACES),
         "created_at": stamp(row.created_at),
         "updated_at": stamp(row.updated_at),
-        "needs": row.needs,
     }
 
 
@@ -129,7 +132,7 @@ def _refused_groups(store: Store, row: RunRow) -> list[ErrorGroup]:
 
 
 def batch_as_dict(batch: BatchRow) -> dict[str, Any]:
-    """One batch as `batches --json` shows it."""
+    """One batch as `batches --json` and the manifest show it."""
     return {
         "batch": batch.number,
         "batch_id": batch.batch_id,
@@ -140,6 +143,8 @@ def batch_as_dict(batch: BatchRow) -> dict[str, Any]:
         "bytes": batch.size,
         "tokens": batch.tokens,
         "outcomes": {str(outcome): getattr(batch, str(outcome)) for outcome in Outcome},
+        "late": batch.late,
+        "quarantined": batch.quarantined,
         "submitted_at": stamp_or_none(batch.submitted_at),
         "expires_at": stamp_or_none(batch.expires_at),
         "ended_at": stamp_or_none(batch.ended_at),

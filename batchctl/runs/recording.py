@@ -52,7 +52,6 @@ class Slice:
     successes: list[Success] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     totals: Totals = field(default_factory=Totals)
-    late: int = 0
     systemic: ItemError | None = None
 
     def take(self, row: ItemRow | Member, answer: Answer, decision: Decision | None = None) -> Outcome:
@@ -195,7 +194,7 @@ class Slice:
 
     def commit(self) -> None:
         """Lines to the disk first, then the transaction; a crash between leaves lines that are read back in."""
-        if not (self.successes or self.failures or self.late):
+        if not (self.successes or self.failures):
             return
         self.run.sync_logs()
         self.run.store.results.record(
@@ -207,7 +206,6 @@ class Slice:
             results_end=self.run.results.end,
             errors_end=self.run.errors.end,
             **self.totals.as_dict(),
-            late=self.late,
             at=self.run.ctx.now(),
         )
 

@@ -35,7 +35,6 @@ class Results:
         cached_input_tokens: int = 0,
         cost_usd: float = 0.0,
         unpriced: int = 0,
-        late: int = 0,
     ) -> None:
         """Record a chunk of outcomes and every counter they change, in one transaction.
 
@@ -46,7 +45,6 @@ class Results:
             successes, failures: of items that are open; the caller has dropped repetitions.
             results_end, errors_end: new recorded ends of the two files, in bytes; None where nothing was appended.
             input_tokens, output_tokens, cached_input_tokens, cost_usd, unpriced: what this chunk adds.
-            late: answers to attempts that had been given up.
 
         Raises:
             StaleStateError: an item was not open, or not where the answer says; nothing is changed.
@@ -58,10 +56,6 @@ class Results:
             outcomes[Outcome.SUCCEEDED] += settled
             count_outcomes(self._db, run_id, number, lane, outcomes)
             if number is not None:
-                self._db.change(
-                    "UPDATE batches SET late = late + ? WHERE run_id = ? AND number = ?",
-                    (late, run_id, number),
-                )
                 resize(self._db, run_id, number)
             changed = self._db.change(
                 "UPDATE runs SET succeeded = succeeded + ?1, failed = failed + ?2, input_tokens = input_tokens + ?3,"
@@ -187,6 +181,7 @@ class Results:
             )
             if left is not None:
                 resize(self._db, run_id, left)
+        self._db.change("UPDATE batches SET late = late + ? WHERE run_id = ? AND number = ?", (changed, run_id, number))
         return changed
 
     def _fail(self, run_id: int, number: int | None, lane: Lane, failures: Sequence[Failure], now: str) -> int:

@@ -525,6 +525,7 @@ def test_odd_lines_cost_nothing(make_desk: MakeDesk, provider: str) -> None:
     [kept] = (desk.folder / "state" / "r").glob("quarantine-*.jsonl")
     assert str(kept) in said
     assert len(kept.read_bytes().splitlines()) >= 4
+    assert [row["quarantined"] for row in desk("batches", "r", "--json").rows] == [len(kept.read_bytes().splitlines())]
     assert desk.balanced()["counts"] == counted(5, 4, 0)
     pass_until_quiet(desk, passes=2)
     assert answers(desk) == {f"i{number}": answer(f"Answer this: text of item {number}") for number in range(1, 6)}

@@ -91,6 +91,8 @@ def test_an_answer_after_failing_for_good_moves_the_item(make_desk: MakeDesk, pr
     assert desk.balanced()["counts"] == {"planned": 3, "succeeded": 3, "failed": 0, "open": 0}
     assert {line["round"] for line in desk.lines("results.jsonl")} == {0}
     assert desk.status()["state"] == "done"
+    [batch] = json.loads((desk.folder / "out" / "manifest.json").read_bytes())["batches"]
+    assert (batch["late"], batch["outcomes"]["succeeded"]) == (3, 3)
     desk("poll", "r")
     assert len(desk.lines("results.jsonl")) == 3
 

@@ -73,14 +73,12 @@ def send(store: Store, run_id: int, number: int) -> None:
     create(store, run_id, number)
 
 
-def succeed(store: Store, run_id: int, number: int | None, *seqs: int, late: int = 0) -> None:
+def succeed(store: Store, run_id: int, number: int | None, *seqs: int) -> None:
     """Answer items, appending to results.jsonl."""
     end = store.results.ends(run_id)[0]
     successes = [Success(seq, end + place * 50, 50) for place, seq in enumerate(seqs)]
     lane = Lane.SYNC if number is None else Lane.BATCH
-    store.results.record(
-        run_id, number, lane, successes, [], at=NOW, results_end=end + 50 * len(seqs), late=late, output_tokens=1
-    )
+    store.results.record(run_id, number, lane, successes, [], at=NOW, results_end=end + 50 * len(seqs), output_tokens=1)
 
 
 def fail(

@@ -247,7 +247,7 @@ def test_giving_up_a_batch(store: Store) -> None:
     assert [(member.seq, member.round) for member in store.items.pending(run_id)] == [(2, 1), (3, 1)]
     assert store.runs.outcomes(run_id) == {"succeeded": 1, "expired": 2}
     assert store.runs.verify(run_id) == []
-    succeed(store, run_id, 1, 2, late=1)
+    succeed(store, run_id, 1, 2)
     store.batches.collected(run_id, 1, NOW)
     row = batch(store, run_id, 1)
     assert (row.succeeded, row.expired, row.late) == (2, 2, 1)

@@ -212,9 +212,7 @@ class Life(RuleBasedStateMachine):
                     self.run, number, Lane.BATCH, success, [], at=self.now, results_end=results + 50
                 )
         else:
-            self.store.results.record(
-                self.run, number, Lane.BATCH, success, [], at=self.now, results_end=results + 50, late=1
-            )
+            self.store.results.record(self.run, number, Lane.BATCH, success, [], at=self.now, results_end=results + 50)
             self.ended[seq] = ItemState.SUCCEEDED
 
     @rule(data=st.data())

@@ -144,7 +144,7 @@ def test_a_late_answer_of_a_pending_item(store: Store) -> None:
     run_id = plan(store, items=1, per_batch=1)
     send(store, run_id, 1)
     fail(store, run_id, 1, 1, outcome=Outcome.EXPIRED)
-    succeed(store, run_id, 1, 1, late=1)
+    succeed(store, run_id, 1, 1)
     assert item(store, run_id, 1) == (ItemState.SUCCEEDED, 1, 1, 1)
     assert store.items.count_pending(run_id) == 0
     assert counts(store, run_id) == (1, 0, 0)
@@ -162,7 +162,7 @@ def late(store: Store, second: str) -> int:
         store.batches.intend(run_id, 2, "key-2", NOW)
     if second == "in_progress":
         create(store, run_id, 2)
-    succeed(store, run_id, 1, 1, late=1)
+    succeed(store, run_id, 1, 1)
     assert store.runs.verify(run_id) == []
     return run_id
 
@@ -174,7 +174,7 @@ def test_a_late_answer_shrinks_a_waiting_batch(store: Store) -> None:
     assert batch is not None
     assert (batch.requests, batch.size, batch.tokens) == (1, 100, 10)
     assert store.items.has_member(run_id, 2, [1, 2]) == {2}
-    succeed(store, run_id, 1, 2, late=1)
+    succeed(store, run_id, 1, 2)
     assert [row.state for row in store.batches.all(run_id)] == ["in_progress", "withdrawn"]
     assert store.runs.verify(run_id) == []
 
@@ -221,7 +221,7 @@ def test_an_unknown_batch_or_run(store: Store) -> None:
     """Outcomes of a batch or run that is not there are refused."""
     run_id = plan(store)
     with pytest.raises(StaleStateError, match="batch 9"):
-        store.results.record(run_id, 9, Lane.BATCH, [], [], at=NOW, late=1)
+        store.results.record(run_id, 9, Lane.BATCH, [], [], at=NOW)
     with pytest.raises(StaleStateError, match="run 9"):
         store.results.record(9, None, Lane.SYNC, [], [], at=NOW)
 
