@@ -6,7 +6,8 @@ import click
 
 from batchctl.cli.env import option, state_options
 from batchctl.cli.session import work
-from batchctl.cli.text import safe
+from batchctl.cli.standing import simulated_runs
+from batchctl.cli.text import commands_for, safe
 
 
 @click.command()
@@ -20,9 +21,12 @@ def doctor(ctx: click.Context, run: str | None, *, repair: bool) -> None:
     """
     from batchctl.runs.doctor import examine
 
-    found = work(state_options(ctx), lambda c: examine(c, run, repair=repair))
+    options = state_options(ctx)
+    found = work(
+        options, lambda c: examine(c, run, repair=repair), simulate=simulated_runs(options["state"]), goes_on=True
+    )
     for finding in found:
-        click.echo(safe(str(finding)))
+        click.echo(safe(commands_for(str(finding), options["state_given"])))
     if not found:
         click.echo("nothing is wrong", err=True)
     if any(not finding.mended for finding in found):

@@ -39,10 +39,10 @@ def fanout(ctx: click.Context, /, items: tuple[str, ...], run_name: str | None, 
         verb = lambda c: verbs.fanout_run(c, name, changes)  # noqa: E731
     else:
         request = plan_request(options, items, given)
-        name, simulate = request.name, given["simulate"]
+        name, simulate = request.name, [request.name] if given["simulate"] else []
         verb = lambda c: verbs.fanout(c, request)  # noqa: E731
     try:
-        work(options, verb, simulate=simulate, faults=given["faults"])
+        work(options, verb, simulate=simulate, faults=given["faults"], goes_on=run_name is not None)
     finally:
         with suppress(BatchctlError):  # how the run ended is said, even where no summary can be made
             say_summary(options, name)

@@ -43,7 +43,12 @@ def submit(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
 
     options = state_options(ctx)
     request = plan_request(options, items, given)
-    done = work(options, lambda c: verbs.submit(c, request), simulate=given["simulate"], faults=given["faults"])
+    done = work(
+        options,
+        lambda c: verbs.submit(c, request),
+        simulate=[request.name] if given["simulate"] else (),
+        faults=given["faults"],
+    )
     click.echo(done.name)
     for batch_id in done.batch_ids:
         click.echo(batch_id)
@@ -65,7 +70,7 @@ def run(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
         work(
             options,
             lambda c: verbs.run_to_end(c, request),
-            simulate=given["simulate"],
+            simulate=[request.name] if given["simulate"] else (),
             faults=given["faults"],
         )
     except (InputError, HeldError):

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from batchctl.cli.sinks import fan_out, sinks_for
 from batchctl.core.events import Emit
+from batchctl.files.durable import FILE_MODE
+from batchctl.files.names import workdir
 from batchctl.runs.context import Context
 
 SIMULATOR_SPEED = 3600.0  # simulated seconds a second: a day's deadline passes in 24 s
@@ -21,19 +23,27 @@ def work(
     options: dict[str, Any],
     verb: Callable[[Context], Awaitable[Any]],
     *,
-    simulate: bool = False,
+    simulate: Sequence[str] = (),
     faults: Path | None = None,
+    goes_on: bool = False,
     several: bool = False,
 ) -> Any:
     """Run one verb to its end, with everything it needs around it; returns what the verb returns.
 
     Args:
+        simulate: the runs that live on the simulator.
+        faults: the fault file of a simulator.
+        goes_on: these runs were started before, with or without faults.
         several: it works on several runs.
     """
     with ExitStack() as stack:
         emit = fan_out(stack.enter_context(sinks_for(options, several=several)))
-        addresses = stack.enter_context(_simulator(options["state"], faults)) if simulate else {}
-        return asyncio.run(_run(options["state"], verb, emit, addresses))
+        if not simulate:
+            return asyncio.run(_run(options["state"], verb, emit, {}))
+        simulator = _SimulatorOnUse(stack, options["state"], simulate, faults, remembered=goes_on and not faults)
+        done = asyncio.run(_run(options["state"], verb, emit, simulator))
+        simulator.keep_faults()  # also where nothing had to be asked
+        return done
 
 
 async def _run(state: Path, verb: Callable[[Context], Awaitable[Any]], emit: Emit, addresses: Mapping[str, str]) -> Any:
@@ -64,10 +74,52 @@ def _signals(ctx: Context, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def _simulator(state: Path, faults: Path | None) -> Iterator[Mapping[str, str]]:
-    """The simulator in this process; its data beside the state file, so that a later command meets the same batches."""
-    from batchctl.cli.simulate import inside
+class _SimulatorOnUse(Mapping[str, str]):
+    """The simulator's address by provider; it starts when the first is asked for, so a refused command leaves nothing.
 
-    with inside(state.parent / f"{state.stem}-simulator", faults, SIMULATOR_SPEED) as urls:
-        yield urls
+    Its data is beside the state file, so that a later command meets the same batches; the faults a run was started
+    with are kept among the run's own files, so that a later command meets the same faults.
+
+    Args:
+        names: the runs at work.
+        faults: a fault file given now; without one, `remembered` faults of these runs are used.
+    """
+
+    def __init__(
+        self, stack: ExitStack, state: Path, names: Sequence[str], faults: Path | None, *, remembered: bool
+    ) -> None:
+        from batchctl.cli.simulate import read_rules
+
+        self._stack = stack
+        self._data = state.parent / f"{state.stem}-simulator"
+        self._kept = [workdir(state, name) / "faults.json" for name in names]
+        self._given = faults
+        self._remembered = remembered
+        self._rules = read_rules([path for path in self._kept if path.is_file()] if remembered else [faults])
+        self._urls: Mapping[str, str] | None = None
+
+    def keep_faults(self) -> None:
+        """Write down the faults given now, or that there are none, for the commands that go on with these runs."""
+        if self._remembered:
+            return
+        for path in self._kept:
+            path.unlink(missing_ok=True)
+            if self._given is not None:
+                path.write_bytes(self._given.read_bytes())
+                path.chmod(FILE_MODE)
+
+    def _start(self) -> Mapping[str, str]:
+        from batchctl.cli.simulate import inside
+
+        self.keep_faults()
+        return self._stack.enter_context(inside(self._data, self._rules, SIMULATOR_SPEED))
+
+    def __getitem__(self, provider: str) -> str:
+        self._urls = self._urls or self._start()
+        return self._urls[provider]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(("anthropic", "openai"))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ def simulate(port: int, data: Path | None, speed: float, faults: Path | None, se
     from batchctl.simulator import SimulatorConfig, serve
 
     try:
-        serve(SimulatorConfig(port=port, data=data, speed=speed, faults=_faults(faults), seed=seed))
+        serve(SimulatorConfig(port=port, data=data, speed=speed, faults=read_rules([faults]), seed=seed))
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise
@@ -39,32 +39,34 @@ def simulate(port: int, data: Path | None, speed: float, faults: Path | None, se
         ) from None
 
 
-def _faults(path: Path | None) -> dict[str, Any]:
-    """The rules of a fault file.
+def read_rules(paths: Iterable[Path | None]) -> dict[str, Any]:
+    """The rules of fault files, one after the other.
 
     Raises:
         InputError: a file the simulator would not obey.
     """
-    if path is None:
-        return {}
-    from batchctl.simulator.config import read_faults
-    from batchctl.simulator.faults import check_faults
+    rules: dict[str, Any] = {}
+    for path in paths:
+        if path is None:
+            continue
+        from batchctl.simulator.config import read_faults
+        from batchctl.simulator.faults import check_faults
 
-    try:
-        rules = read_faults(path)
-        check_faults(rules)
-    except ValueError as error:
-        raise InputError(f"fault file {path}: {error}", hint="docs/simulator.md shows examples") from None
+        try:
+            read = read_faults(path)
+            check_faults(read)
+        except (ValueError, OSError) as error:
+            raise InputError(f"fault file {path}: {error}", hint="docs/simulator.md shows examples") from None
+        for section, entries in read.items():
+            rules.setdefault(section, []).extend(entry for entry in entries if entry not in rules[section])
     return rules
 
 
 @contextmanager
-def inside(data: Path, faults: Path | None, speed: float) -> Iterator[Mapping[str, str]]:
+def inside(data: Path, faults: dict[str, Any], speed: float) -> Iterator[Mapping[str, str]]:
     """A simulator inside this process, on a free port; gives its address by provider."""
     from batchctl.simulator import SimulatorConfig, SimulatorThread
 
-    config = SimulatorConfig(
-        data=data, speed=speed, faults=_faults(faults), batch_seconds=BATCH_SECONDS, batch_spread=0.4
-    )
+    config = SimulatorConfig(data=data, speed=speed, faults=faults, batch_seconds=BATCH_SECONDS, batch_spread=0.4)
     with SimulatorThread(config) as simulator:
         yield {"anthropic": simulator.anthropic_base_url, "openai": simulator.openai_base_url}

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from batchctl.cli.text import age, commands_for, error_table, safe
-from batchctl.core.errors import InputError
+from batchctl.core.errors import BatchctlError, InputError
 from batchctl.core.events import Event, Level
 from batchctl.core.model import BatchState, RunState
 from batchctl.core.words import counted
@@ -39,6 +39,15 @@ def runs_of(state: Path, names: Sequence[str]) -> list[RunRow]:
     """
     with Store.open(state, readonly=True) as store:
         return [reading.run_named(store, name) for name in names] if names else store.runs.open()
+
+
+def simulated_runs(state: Path) -> list[str]:
+    """Every run that lives on the simulator; none where the state file cannot tell."""
+    try:
+        with Store.open(state, readonly=True) as store:
+            return [row.name for row in store.runs.all() if row.settings.get("simulate")]
+    except BatchctlError:
+        return []
 
 
 def was_finished(state: Path, name: str) -> bool | None:

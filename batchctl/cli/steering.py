@@ -18,9 +18,9 @@ RUNS = click.argument("runs", nargs=-1, metavar="[RUN…]")
 RUN = click.argument("run")
 
 
-def simulated(rows: Sequence[RunRow]) -> bool:
-    """Whether one of these runs lives on the simulator."""
-    return any(row.settings.get("simulate") for row in rows)
+def simulated(rows: Sequence[RunRow]) -> list[str]:
+    """Those of these runs that live on the simulator."""
+    return [row.name for row in rows if row.settings.get("simulate")]
 
 
 @click.command()
@@ -43,7 +43,7 @@ def poll(ctx: click.Context, runs: tuple[str, ...], wait_limit: float | None, *,
         if not wait or not rows:
             say_standing(c, rows)
 
-    work(options, verb, simulate=simulated(rows), several=len(rows) > 1)
+    work(options, verb, simulate=simulated(rows), goes_on=True, several=len(rows) > 1)
 
 
 @click.command()
@@ -69,7 +69,7 @@ def resubmit(ctx: click.Context, runs: tuple[str, ...], *, failed: bool, abandon
         await verbs.resubmit(c, runs, failed=failed, abandon=abandon)
         say_standing(c, rows)
 
-    work(options, verb, simulate=simulated(rows), several=len(rows) > 1)
+    work(options, verb, simulate=simulated(rows), goes_on=True, several=len(rows) > 1)
 
 
 @click.command()
@@ -86,7 +86,7 @@ def cancel(ctx: click.Context, run: str) -> None:
         await verbs.cancel(c, run)
         say_standing(c, rows)
 
-    work(options, verb, simulate=simulated(rows))
+    work(options, verb, simulate=simulated(rows), goes_on=True)
 
 
 @click.command()
@@ -116,4 +116,5 @@ def adopt(ctx: click.Context, run: str, batch_id: str | None, absent: int | None
         options,
         lambda c: verbs.adopt(c, run, batch_id, absent=absent, number=number),
         simulate=simulated(runs_of(options["state"], (run,))),
+        goes_on=True,
     )

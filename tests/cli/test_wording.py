@@ -135,3 +135,20 @@ def test_a_missing_input_is_no_end(make_desk: MakeDesk) -> None:
     items = desk.folder / "items.jsonl"
     items.unlink()
     assert "poll --wait --resubmit r`" in desk.start("run", str(Path(items)), code=2).err
+
+
+def test_a_simulated_run_keeps_its_faults_and_a_refused_one_leaves_nothing(make_desk: MakeDesk) -> None:
+    """The simulator starts when it is needed; what a run was started with holds for the commands that go on with it."""
+    desk = make_desk()
+    desk.start("submit", write(desk, "items.jsonl", "{"), "--simulate", code=2)
+    assert {path.name for path in desk.folder.iterdir()} == {"items.jsonl", "prompt.txt"}
+    faults = write(
+        desk, "faults.json", {"calls": [{"endpoint": "*.batches.retrieve", "action": "html", "status": 502}]}
+    )
+    desk.start("submit", desk.items(3), "--simulate", "--faults", faults)
+    Path(faults).unlink()
+    assert "look 1 in a row failed" in desk("poll").err
+    desk.start("submit", desk.items(3), "--simulate")
+    assert "failed" not in desk("poll", "--wait").err.replace("0 failed", "")
+    assert desk("doctor").out == ""
+    assert desk.creates() == 0
