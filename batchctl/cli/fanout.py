@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 import click
@@ -12,7 +11,6 @@ from batchctl.cli.options import INPUT_OPTIONS, RUN_OPTIONS, SYNC_OPTIONS, sync_
 from batchctl.cli.sending import plan_request
 from batchctl.cli.session import work
 from batchctl.cli.steering import simulated
-from batchctl.core.errors import BatchctlError
 
 
 @click.command()
@@ -25,7 +23,7 @@ def fanout(ctx: click.Context, /, items: tuple[str, ...], run_name: str | None, 
 
     ITEMS from standard input or a FIFO may go on for ever: they are sent as they come.
     """
-    from batchctl.cli.standing import runs_of, say_summary
+    from batchctl.cli.standing import runs_of, summed_up
     from batchctl.runs import fanout as verbs
 
     options = state_options(ctx)
@@ -41,8 +39,5 @@ def fanout(ctx: click.Context, /, items: tuple[str, ...], run_name: str | None, 
         request = plan_request(options, items, given)
         name, simulate = request.name, [request.name] if given["simulate"] else []
         verb = lambda c: verbs.fanout(c, request)  # noqa: E731
-    try:
+    with summed_up(options, name):
         work(options, verb, simulate=simulate, faults=given["faults"], goes_on=run_name is not None)
-    finally:
-        with suppress(BatchctlError):  # how the run ended is said, even where no summary can be made
-            say_summary(options, name)

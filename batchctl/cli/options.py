@@ -223,7 +223,7 @@ def _variable(text: str) -> tuple[str, Any]:
 
 def _param(text: str) -> tuple[str, Any]:
     key, value = _pair(text, "--param")
-    return key, _json(value, f"--param {key}")
+    return key, _json(value, f"--param {key}", 'a text needs quotes: K="value"')
 
 
 def _schema(path: Path | None) -> dict[str, Any] | None:
@@ -235,8 +235,8 @@ def _schema(path: Path | None) -> dict[str, Any] | None:
     return schema
 
 
-def _json(text: str, what: str) -> Any:
+def _json(text: str, what: str, hint: str | None = None) -> Any:
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise InputError(f"{what} is not JSON: {error}", hint='a text needs quotes: K="value"') from None
+        raise InputError(f"{what} is not JSON: {error}", hint=hint) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import click
 from batchctl.cli.env import option, state_options
 from batchctl.cli.options import BATCH_OPTIONS, INPUT_OPTIONS, RUN_OPTIONS, settings_from, with_options
 from batchctl.cli.session import work
-from batchctl.core.errors import BatchctlError, HeldError, InputError
 from batchctl.runs.naming import free_name, made_name
 from batchctl.runs.planning import PlanRequest
 
@@ -60,30 +58,18 @@ def submit(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
 @click.pass_context
 def run(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
     """Submit, poll and resubmit to the end, with live progress: the main job in one command."""
-    from batchctl.cli.standing import say_summary, was_finished
+    from batchctl.cli.standing import summed_up
     from batchctl.runs import verbs
 
     options = state_options(ctx)
     request = plan_request(options, items, given)
-    finished = was_finished(options["state"], request.name)
-    try:
+    with summed_up(options, request.name):
         work(
             options,
             lambda c: verbs.run_to_end(c, request),
             simulate=[request.name] if given["simulate"] else (),
             faults=given["faults"],
         )
-    except (InputError, HeldError):
-        raise  # nothing was done, so there is nothing to sum up
-    except BatchctlError:
-        with suppress(BatchctlError):  # how the run ended is said, even where no summary can be made
-            say_summary(options, request.name)
-        if finished:
-            click.echo(f"run {request.name} was finished already; nothing was sent", err=True)
-        raise
-    if finished:
-        click.echo(f"run {request.name} was finished already; nothing was sent", err=True)
-    say_summary(options, request.name)
 
 
 @click.command()

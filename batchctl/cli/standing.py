@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import click
 
 from batchctl.cli.text import age, commands_for, error_table, safe
-from batchctl.core.errors import BatchctlError, InputError
+from batchctl.core.errors import BatchctlError, HeldError, InputError
 from batchctl.core.events import Event, Level
 from batchctl.core.model import BatchState, RunState
 from batchctl.core.words import counted
@@ -50,15 +51,12 @@ def simulated_runs(state: Path) -> list[str]:
         return []
 
 
-def was_finished(state: Path, name: str) -> bool | None:
-    """Whether a run was finished already; None where there is no such run yet."""
-    if not state.exists():
-        return None
+def _was_finished(state: Path, name: str) -> bool:
+    """Whether there is a run of this name that is finished."""
     try:
-        (row,) = runs_of(state, (name,))
-    except InputError:
-        return None
-    return row.finished_at is not None
+        return runs_of(state, (name,))[0].finished_at is not None
+    except BatchctlError:
+        return False
 
 
 def say_standing(ctx: Context, before: Sequence[RunRow]) -> None:
@@ -101,8 +99,28 @@ def _next_look(batches: Sequence[BatchRow], now: datetime) -> str:
     return f", next look in {age(left)}" if left >= 1 else ", next look is due"
 
 
-def say_summary(options: dict[str, Any], name: str) -> None:
-    """How a run ended, on stderr."""
+@contextmanager
+def summed_up(options: dict[str, Any], name: str) -> Iterator[None]:
+    """Sum a run up when the work on it ends, however it ends; a refused command did nothing that could be summed up."""
+    finished = _was_finished(options["state"], name)
+    try:
+        yield
+    except (InputError, HeldError):
+        raise
+    except BatchctlError as error:
+        with suppress(BatchctlError):  # how the run ended is said, even where no summary can be made
+            _say_summary(options, name, finished=finished, said=error.message)
+        raise
+    _say_summary(options, name, finished=finished)
+
+
+def _say_summary(options: dict[str, Any], name: str, *, finished: bool, said: str | None = None) -> None:
+    """How a run ended, on stderr.
+
+    Args:
+        finished: it was before the command.
+        said: the error that the command ends with, which need not be said twice.
+    """
     state: Path = options["state"]
     if not state.exists():
         return
@@ -112,6 +130,8 @@ def say_summary(options: dict[str, Any], name: str) -> None:
             return
         groups = [asdict(group) for group in reading.error_groups(store, row)]
         batches = store.batches.all(row.id)
+    if finished:
+        click.echo(f"run {name} was finished already; nothing was sent", err=True)
     rounds = max((batch.round for batch in batches), default=0)
     count = len([batch for batch in batches if batch.batch_id])
     click.echo(
@@ -123,6 +143,6 @@ def say_summary(options: dict[str, Any], name: str) -> None:
     )
     if groups:
         click.echo(error_table(groups), err=True)
-    if row.needs:
+    if row.needs and row.needs != said:
         click.echo(f"needs: {safe(commands_for(row.needs, options['state_given']))}", err=True)
     click.echo(f"files: {row.out}", err=True)

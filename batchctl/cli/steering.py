@@ -40,8 +40,7 @@ def poll(ctx: click.Context, runs: tuple[str, ...], wait_limit: float | None, *,
 
     async def verb(c: Context) -> None:
         await verbs.poll(c, runs, wait=wait, resubmit=again, until=until)
-        if not wait or not rows:
-            say_standing(c, rows)
+        say_standing(c, rows)
 
     work(options, verb, simulate=simulated(rows), goes_on=True, several=len(rows) > 1)
 
