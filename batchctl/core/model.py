@@ -31,7 +31,7 @@ class ItemState(StrEnum):
 class BatchState(StrEnum):
     """Where a batch stands."""
 
-    WAITING = "waiting"  # packed, never sent
+    WAITING = "waiting"  # packed, and surely not at the provider
     SUBMITTING = "submitting"  # intent committed; a create may have happened
     UNKNOWN = "unknown"  # settling could not tell; a person must
     IN_PROGRESS = "in_progress"
@@ -39,7 +39,7 @@ class BatchState(StrEnum):
     ENDED = "ended"  # the provider is finished with it; its answers are not all here yet
     COLLECTED = "collected"
     REJECTED = "rejected"  # refused whole before any work began; its items are elsewhere
-    WITHDRAWN = "withdrawn"  # taken apart before it was ever sent (halved, or moved to the sync lane)
+    WITHDRAWN = "withdrawn"  # taken apart while it waited (halved, or moved to the sync lane)
     ABANDONED = "abandoned"  # a person gave it up: its items moved on, a late answer is still taken
 
 

@@ -10,7 +10,7 @@ from batchctl.core.model import ErrorKind, Outcome
 LONGEST_PAUSE = 3600.0  # seconds; what a provider asks for beyond it is asked again after it
 LONGEST_POLL = 600.0  # seconds; an interval longer than this is kept as it is
 _JITTER = 0.1
-_SLOWING = 1.5  # growth of the poll interval with each look that shows nothing new
+_SLOWING = 1.5  # growth of the poll interval with each step
 _DOUBLINGS = 32  # more would only overflow: every cap is reached long before
 
 
@@ -68,14 +68,14 @@ def is_due(moment: datetime | None, now: datetime, interval: float) -> bool:
     return ahead <= 0 or ahead > max(LONGEST_PAUSE, interval * (1 + _JITTER))
 
 
-def poll_delay(interval: float, unchanged: int, failures: int, random: float) -> float:
+def poll_delay(interval: float, slowness: int, failures: int, random: float) -> float:
     """Seconds until the next look at a batch, give or take a tenth.
 
     Args:
-        interval: seconds between two looks while something changes.
-        unchanged: looks in a row that showed nothing new.
+        interval: seconds between two looks at first.
+        slowness: steps by which looks at a long-running batch are spaced out.
         failures: looks in a row that failed.
         random: from 0 to 1.
     """
-    slowed = interval * _SLOWING ** min(unchanged, _DOUBLINGS) * 2.0 ** min(failures, _DOUBLINGS)
+    slowed = interval * _SLOWING ** min(slowness, _DOUBLINGS) * 2.0 ** min(failures, _DOUBLINGS)
     return min(slowed, max(interval, LONGEST_POLL)) * (1 + _JITTER * (2 * random - 1))

@@ -43,7 +43,8 @@ class Built(msgspec.Struct, gc=False):
 
     Args:
         id: the item's id as the user wrote it.
-        group: what a batch may not mix where the provider wants one model per batch: (endpoint, model).
+        tokens: estimated input tokens.
+        model: None where the request names none.
         repaired: text that was not valid Unicode was replaced.
     """
 

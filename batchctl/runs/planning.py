@@ -207,17 +207,18 @@ def _accept(ctx: Context, request: PlanRequest, cut: Cut, store: Store, output: 
     """Make a fully read plan a run: error lines of bad records first, then the one commit that makes it visible."""
     row = store.runs.get(request.name)
     assert row is not None
-    for batch in cut.batches:
-        store.batches.add_waiting(
-            row.id,
-            batch.number,
-            round=0,
-            requests=batch.requests,
-            size=batch.size,
-            tokens=batch.tokens,
-            first_seq=batch.first_seq,
-            last_seq=batch.last_seq,
-        )
+    with store.transaction():
+        for batch in cut.batches:
+            store.batches.add_waiting(
+                row.id,
+                batch.number,
+                round=0,
+                requests=batch.requests,
+                size=batch.size,
+                tokens=batch.tokens,
+                first_seq=batch.first_seq,
+                last_seq=batch.last_seq,
+            )
     output.adopt_file(work / "bad.jsonl", "errors.jsonl")
     try:
         store.runs.finish_plan(

@@ -33,7 +33,7 @@ class Items:
         self._db = database
 
     def add(self, run_id: int, rows: Iterable[NewItem]) -> None:
-        """Insert items of a run in planning, in one transaction; 50,000 a call is a good size.
+        """Insert items of a run in planning, in one transaction.
 
         Args:
             rows: `NewItem` tuples in the order of seq; `batch` the waiting batch the item is packed into. A bad record

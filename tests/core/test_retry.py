@@ -54,10 +54,10 @@ def test_backoff_doubles() -> None:
 
 @given(st.floats(0.01, 7200), st.integers(0, 10**9), st.integers(0, 10**9), unit)
 def test_poll_delays_stay_between_interval_and_minutes(
-    interval: float, unchanged: int, failures: int, random: float
+    interval: float, slowness: int, failures: int, random: float
 ) -> None:
     """A look is never much earlier than the interval, nor much later than ten minutes or the interval."""
-    assert 0.899 * interval <= poll_delay(interval, unchanged, failures, random) <= 1.101 * max(interval, 600)
+    assert 0.899 * interval <= poll_delay(interval, slowness, failures, random) <= 1.101 * max(interval, 600)
 
 
 def test_poll_delays_grow_while_nothing_changes() -> None:
