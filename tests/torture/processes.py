@@ -109,17 +109,21 @@ def command(
     *,
     blow: Blow | None = None,
     shift: float = 0.0,
+    wal: bool = True,
     meanwhile: Callable[[], None] | None = None,
 ) -> int:
     """Run one command as a process of its own; its exit code, KILLED or HUNG.
 
     Args:
+        wal: false: the file system knows no shared memory.
         meanwhile: done here while the process runs.
     """
 
     def work() -> int:
         os.environ.update(env)
         _quicken(shift)
+        if not wal:
+            _take_wal_away()
         if blow is not None and blow.point != "time":
             arm(blow)
         from batchctl.cli.main import main
@@ -180,6 +184,12 @@ def _quicken(shift: float) -> None:
         wrong = partial(_wrong_clock, utc_now, shift)
         vars(session)["Context"] = partial(Context, now=wrong)
         vars(steering)["utc_now"] = wrong
+
+
+def _take_wal_away() -> None:
+    from batchctl.state import connection
+
+    vars(connection)["_wal_works"] = lambda _connection: False
 
 
 def _wrong_clock(right: Callable[[], datetime], shift: float) -> datetime:

@@ -29,6 +29,7 @@ class Step:
         advance: simulated seconds that pass before it.
         shift: seconds by which this machine's clock is wrong while it runs.
         outage: the provider dies so many seconds after the start and is back after as many more.
+        twin: the same command is started once more beside it, as two cron jobs of the same second are.
     """
 
     verb: str
@@ -36,6 +37,7 @@ class Step:
     shift: float = 0.0
     blow: Blow | None = None
     outage: tuple[float, float] | None = None
+    twin: bool = False
 
     def __str__(self) -> str:
         parts = [self.verb]
@@ -47,6 +49,8 @@ class Step:
             parts.append(str(self.blow))
         if self.outage:
             parts.append("provider gone after {:.2f} s for {:.2f} s".format(*self.outage))
+        if self.twin:
+            parts.append("twice at once")
         return ", ".join(parts)
 
 
@@ -56,6 +60,7 @@ class Schedule:
 
     Args:
         strangers: batches of equal size that somebody else sends in the same account, by step.
+        wal: false where the file system knows no shared memory, so that the database keeps a rollback journal.
     """
 
     seed: int
@@ -68,11 +73,12 @@ class Schedule:
     strangers: tuple[int, ...] = ()
     limits: dict[str, Any] = field(default_factory=dict)
     lane: str = "batch"
+    wal: bool = True
 
     def describe(self) -> str:
         """The schedule as a person reads it."""
         lines = [f"seed {self.seed}: {self.lane} lane, {self.provider}, {self.items} items"]
-        lines.append(f"  {' '.join(self.options)} {self.limits}")
+        lines.append(f"  {' '.join(self.options)} {self.limits}{'' if self.wal else ' without WAL'}")
         lines += [f"  fault {section}: {rule}" for section, rules in self.faults.items() for rule in rules]
         lines += [f"  stranger before step {number}" for number in self.strangers]
         lines += [f"  {number}. {step}" for number, step in enumerate(self.steps)]
@@ -89,9 +95,12 @@ class Schedule:
         if self.strangers:
             yield replace(self, strangers=())
         for number, step in enumerate(self.steps):
-            for less in (replace(step, blow=None), replace(step, shift=0.0), replace(step, outage=None)):
+            for calm in ({"blow": None}, {"shift": 0.0}, {"outage": None}, {"twin": False}):
+                less = replace(step, **calm)  # type: ignore[arg-type]
                 if less != step:
                     yield replace(self, steps=(*self.steps[:number], less, *self.steps[number + 1 :]))
+        if not self.wal:
+            yield replace(self, wal=True)
         if self.items > 1:
             yield replace(self, items=self.items // 2)
 
@@ -122,6 +131,7 @@ def make_schedule(seed: int) -> Schedule:
         steps=tuple(_with_restore(chance, list(_steps(chance, speed)))),
         strangers=(chance.randint(1, 4),) if chance.random() < 0.1 else (),
         limits=limits,
+        wal=chance.random() > 0.15,
     )
 
 
@@ -163,10 +173,12 @@ def _sync_schedule(seed: int, chance: random.Random) -> Schedule:
             "files": [],
         },
         steps=tuple(
-            Step("fanout", blow=_blow(chance, 0.9), outage=_outage(chance)) for _ in range(chance.randint(1, 4))
+            Step("fanout", blow=_blow(chance, 0.9), outage=_outage(chance), twin=chance.random() < 0.1)
+            for _ in range(chance.randint(1, 4))
         ),
         limits={"seed": seed, "latency_seconds": chance.choice((0.0, 300.0))},
         lane="sync",
+        wal=chance.random() > 0.15,
     )
 
 
@@ -174,10 +186,11 @@ def _steps(chance: random.Random, speed: float) -> Iterator[Step]:
     first = ("run", "submit") if speed else ("submit",)
     later: tuple[str, ...] = ("run", "wait", "poll", "resubmit") if speed else ("poll", "poll", "submit", "resubmit")
     later = (*later, "doctor") if chance.random() < 0.3 else later
-    yield Step(chance.choice(first), blow=_blow(chance, 0.9), outage=_outage(chance))
+    yield Step(chance.choice(first), blow=_blow(chance, 0.9), outage=_outage(chance), twin=chance.random() < 0.1)
     for _ in range(chance.randint(1, 6)):
         advance = 0.0 if speed else chance.choice((0.0, 5.0, 70.0, 3600.0, 4 * 3600.0))
-        yield Step(chance.choice(later), advance, _shift(chance), _blow(chance, 0.7), _outage(chance))
+        blow, outage, twin = _blow(chance, 0.7), _outage(chance), chance.random() < 0.1
+        yield Step(chance.choice(later), advance, _shift(chance), blow, outage, twin)
     if chance.random() < 0.05:
         yield Step("cancel", 0.0, 0.0, _blow(chance, 0.5))
 
