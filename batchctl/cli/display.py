@@ -125,7 +125,7 @@ def _expected(batches: list[BatchRow], now: datetime, *, simulated: bool) -> str
         return ""
     if took:
         left = max(0.0, statistics.median(took) - min(ages))
-        return f"about {age(left)} left"
+        return f"about {age(left)} left" if left >= 1 else "due to end"
     if simulated:
         return ""
     limits = [batch.expires_at for batch in batches if batch.state is BatchState.IN_PROGRESS and batch.expires_at]

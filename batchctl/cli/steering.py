@@ -39,6 +39,8 @@ def poll(ctx: click.Context, runs: tuple[str, ...], wait_limit: float | None, *,
     until = None if wait_limit is None else utc_now() + timedelta(seconds=wait_limit)
 
     async def verb(c: Context) -> None:
+        if wait and (waited_for := [row for row in rows if row.finished_at is None]):
+            say_standing(c, waited_for)
         await verbs.poll(c, runs, wait=wait, resubmit=again, until=until)
         say_standing(c, rows)
 
