@@ -93,7 +93,7 @@ def _outcomes(db: Database, run_id: int) -> None:
         "INSERT INTO outcomes (run_id, lane, outcome, count)"
         " SELECT ?1, lane, outcome, count(*) FROM attempts WHERE run_id = ?1 AND outcome IS NOT NULL"
         " GROUP BY lane, outcome UNION ALL"
-        " SELECT ?1, iif(batch IS NULL, 'sync', 'batch') AS lane, 'succeeded', count(*) FROM items"
+        " SELECT ?1, CASE WHEN batch IS NULL THEN 'sync' ELSE 'batch' END AS lane, 'succeeded', count(*) FROM items"
         " WHERE run_id = ?1 AND state = 'succeeded' GROUP BY lane",
         (run_id,),
     )

@@ -111,7 +111,7 @@ def test_one_broken_character_costs_nothing(make_desk: MakeDesk, provider: str) 
     lines = [json.dumps({"id": f"i{number}", "text": "x"}) for number in range(99)]
     data = "\n".join([*lines, '{"id":"odd","text":"abc \\ud83d xyz"}']).encode()
     ran = desk.start("submit", write(desk, data))
-    assert "1 items held broken Unicode" in ran.err
+    assert "1 item held broken Unicode" in ran.err
     pass_until_quiet(desk, passes=1)
     assert desk.balanced()["counts"] == counted(100, 100, 0)
     assert answers(desk)["odd"] == answer("Answer this: abc \ufffd xyz")

@@ -81,7 +81,7 @@ def test_a_cut_spool_is_noticed(tmp_path: Path) -> None:
         stream.read()
     with path.open("rb") as file, pytest.raises(StorageError, match="were recorded"):
         read_line(file, 3, 10)
-    with pytest.raises(StorageError, match="No such file"):
+    with pytest.raises(StorageError, match="nowhere is missing"):
         open_slices(tmp_path / "nowhere", [(0, 1)])
 
 
