@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from batchctl.cli.sinks import fan_out, sinks_for
-from batchctl.core.events import Emit
+from batchctl.core.errors import BatchctlError
+from batchctl.core.events import Emit, Event, Level
 from batchctl.files.durable import FILE_MODE
 from batchctl.files.names import workdir
 from batchctl.runs.context import Context
@@ -37,13 +38,26 @@ def work(
         several: it works on several runs.
     """
     with ExitStack() as stack:
-        emit = fan_out(stack.enter_context(sinks_for(options, several=several)))
+        sinks = stack.enter_context(sinks_for(options, several=several))
+        emit = fan_out(sinks)
+        stack.enter_context(_logged(fan_out(sinks[1:])))
         if not simulate:
             return asyncio.run(_run(options["state"], verb, emit, {}))
         simulator = _SimulatorOnUse(stack, options["state"], simulate, faults, remembered=goes_on and not faults)
         done = asyncio.run(_run(options["state"], verb, emit, simulator))
         simulator.keep_faults()  # also where nothing had to be asked
         return done
+
+
+@contextmanager
+def _logged(log: Emit) -> Iterator[None]:
+    """Write the error that ends a command into the log file as well; people are told it at the very end."""
+    try:
+        yield
+    except BatchctlError as error:
+        data = {"exit_code": error.exit_code, "hint": error.hint}
+        log(Event("command.failed", error.message, level=Level.ERROR, data=data))
+        raise
 
 
 async def _run(state: Path, verb: Callable[[Context], Awaitable[Any]], emit: Emit, addresses: Mapping[str, str]) -> Any:

@@ -152,3 +152,16 @@ def test_a_simulated_run_keeps_its_faults_and_a_refused_one_leaves_nothing(make_
     assert "failed" not in desk("poll", "--wait").err.replace("0 failed", "")
     assert desk("doctor").out == ""
     assert desk.creates() == 0
+
+
+def test_the_log_file_tells_how_a_command_ended(make_desk: MakeDesk) -> None:
+    """From cron the log file is all there is: the error and its exit code are in it."""
+    desk = make_desk(faults={"calls": [{"endpoint": "*.batches.create", "action": "status", "status": 401}]})
+    log = desk.folder / "log.jsonl"
+    ran = desk.start("submit", desk.items(3), code=6)
+    desk("--log-file", str(log), "--log-format", "json", "resubmit", "r", code=6)
+    [ended] = [
+        entry for entry in map(json.loads, log.read_text("utf-8").splitlines()) if entry["kind"] == "command.failed"
+    ]
+    assert ended["exit_code"] == 6
+    assert ended["text"] in ran.err
