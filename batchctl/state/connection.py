@@ -235,7 +235,8 @@ def open_readonly(path: Path) -> Database:
     )
     if not path.exists():
         raise missing
-    connection = _connect(path, "ro")
+    with Translating(path):
+        connection = connect_to_read(path)
     try:
         with Translating(path):
             current = _settle(path, connection)
@@ -249,6 +250,23 @@ def open_readonly(path: Path) -> Database:
     if empty:
         raise missing
     raise StateError(f"{path}: written by an older version of batchctl", hint="`batchctl poll` brings it up to date")
+
+
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Connect without changing anything but what a process that died left halfway, which SQLite takes back first.
+
+    Without WAL that is a rollback journal, and a connection that may only read cannot play it back.
+    """
+    connection = _connect(path, "ro")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_READONLY:
+            return connection  # whoever reads meets the error
+        connection.close()
+        connection = _connect(path, "rw")
+        connection.execute("PRAGMA query_only = ON")
+    return connection
 
 
 def _create(path: Path) -> None:

@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import quote
 
-from batchctl.state.connection import Database, Translating, open_writable
+from batchctl.state.connection import Database, Translating, connect_to_read, open_writable
 from batchctl.state.verify import verify
 
 TABLES = {
@@ -49,9 +48,10 @@ def damage_of(path: Path) -> list[str]:
     Raises:
         BatchctlError: it could not be looked at (busy, no room, no permission), which says nothing about it.
     """
-    with Translating(path), closing(_open(path)) as connection:
+    with Translating(path):
         try:
-            found = [str(text) for (text,) in connection.execute("PRAGMA integrity_check(20)")]
+            with closing(connect_to_read(path)) as connection:
+                found = [str(text) for (text,) in connection.execute("PRAGMA integrity_check(20)")]
         except sqlite3.DatabaseError as error:
             if error.sqlite_errorcode & 0xFF not in _DAMAGED:
                 raise
@@ -69,7 +69,7 @@ def salvage(path: Path) -> Salvage:
     for name in (fresh, *(fresh.with_name(fresh.name + side) for side in SIDE_FILES)):
         name.unlink(missing_ok=True)
     result = Salvage(fresh)
-    with Translating(fresh), closing(open_writable(fresh).connection) as new, closing(_open(path)) as old:
+    with Translating(fresh), closing(open_writable(fresh).connection) as new, closing(connect_to_read(path)) as old:
         for table, key in TABLES.items():
             result.rows[table] = _copy(old, new, table, key)
         database = Database(fresh, new, wal=False)
@@ -92,10 +92,6 @@ def put_in_place(path: Path, fresh: Path, stamp: str) -> Path:
         path.with_name(path.name + side).unlink(missing_ok=True)  # a journal must never meet another file
     fresh.replace(path)
     return aside
-
-
-def _open(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, isolation_level=None)
 
 
 def _copy(old: sqlite3.Connection, new: sqlite3.Connection, table: str, key: str) -> int:

@@ -132,7 +132,16 @@ class _Play:
             self._problem("hung", f"{step} did not end")
         elif code not in EXPECTED and not (code == 2 and step.verb not in ("submit", "run", "fanout")):
             self._problem("exit", f"{step} ended with {code}")
+        if code == KILLED:
+            self._read()
         return code
+
+    def _read(self) -> None:
+        """Who only reads can do so whatever a killed process left, and meets a missing state file at worst."""
+        arguments = ["--state", str(self._folder / "state.db"), "status"]
+        code = command(arguments, {}, self._output, wal=self._schedule.wal)
+        if code not in (0, 2):
+            self._problem("reading", f"status ended with {code}")
 
     def _older(self, verb: str) -> None:
         """Back the state file up, or put the backup in its place; everything else stays as it is."""

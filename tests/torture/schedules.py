@@ -96,7 +96,7 @@ class Schedule:
             yield replace(self, strangers=())
         for number, step in enumerate(self.steps):
             for calm in ({"blow": None}, {"shift": 0.0}, {"outage": None}, {"twin": False}):
-                less = replace(step, **calm)  # type: ignore[arg-type]
+                less = replace(step, **calm)
                 if less != step:
                     yield replace(self, steps=(*self.steps[:number], less, *self.steps[number + 1 :]))
         if not self.wal:
