@@ -7,6 +7,7 @@ So the two kinds cannot meet (field reports 24 and 25).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -50,9 +51,13 @@ def custom_id(item_id: str, seq: int, token: str, pattern: str) -> str:
         token: the run's 8 lowercase letters and digits.
         pattern: regular expression the provider wants a custom id to match in full.
     """
-    if not item_id.startswith(PREFIX) and _compiled(pattern).fullmatch(item_id):
-        return item_id
-    return f"{PREFIX}{token}-{seq}"
+    return custom_ids((item_id,), seq, token, pattern)[0]
+
+
+def custom_ids(item_ids: Sequence[str], first_seq: int, token: str, pattern: str) -> list[str]:
+    """The custom ids of items that follow one another, as `custom_id` makes them."""
+    own = _compiled(rf"(?!{PREFIX})(?:{pattern})").fullmatch
+    return [item_id if own(item_id) else f"{PREFIX}{token}-{seq}" for seq, item_id in enumerate(item_ids, first_seq)]
 
 
 def tagged_id(token: str, batch: int, seq: int) -> str:

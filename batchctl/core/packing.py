@@ -37,6 +37,15 @@ class Packer:
         self.bytes += size + self._separator
         return starts
 
+    def add_all(self, requests: int, size: int) -> bool:
+        """Place requests of `size` bytes together in the batch being filled; false, and nothing done, without room."""
+        after = self.bytes + size + requests * self._separator
+        if self.requests + requests > self._most_requests or after > self._most_bytes:
+            return False
+        self.requests += requests
+        self.bytes = after
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:

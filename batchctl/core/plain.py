@@ -13,7 +13,6 @@ from batchctl.core.body import json_string
 
 Render = Callable[[Mapping[str, Any]], str]
 
-QUOTE = ord('"')
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 _MAYBE_BLANK = (
     b' "\\ntrfbu0123456789abcdefABCDEF'  # the bytes of spaces and of their escapes, with the quotes around
@@ -80,38 +79,78 @@ def joiner(parts: Parts, template: str) -> Render:
     return render
 
 
+class Spliced(msgspec.Struct, gc=False):
+    """Raw JSON tokens of the items of some lines, each column in the order of the lines.
+
+    Args:
+        ids: the JSON of each id; none where no field was asked for.
+        columns: for each slot of the template the insides of its JSON strings.
+        odd: places of items that need the slow way; what the columns hold for them means nothing.
+    """
+
+    ids: list[bytes]
+    columns: list[list[bytes]]
+    odd: list[int]
+
+
 class Splicer:
-    """Fills a plain template with the raw JSON tokens of an item, giving the inside of a JSON string.
+    """Fills a plain template with the raw JSON tokens of items, giving the insides of JSON strings.
+
+    Lines are taken many at a time and column by column, because Python's own loops are what costs most here.
 
     Args:
         forbidden: names an item must not have.
+        id_field: name of the field with an item's id, None where it needs none.
+
+    Attributes:
+        layout: what a prompt is joined from: JSON text, or the number of a column.
     """
 
-    def __init__(self, parts: Parts, forbidden: frozenset[str]) -> None:
-        self._pieces = [json_string(part) if isinstance(part, str) else b"" for part in parts]
-        self._slots = [(place, part.name) for place, part in enumerate(parts) if isinstance(part, Slot)]
-        self._forbidden = forbidden
+    def __init__(self, parts: Parts, forbidden: frozenset[str], id_field: str | None) -> None:
+        slots = [part.name for part in parts if isinstance(part, Slot)]
+        numbers = iter(range(len(slots)))
+        self.layout = [json_string(part) if isinstance(part, str) else next(numbers) for part in parts]
+        names = list(dict.fromkeys([*([] if id_field is None else [id_field]), *slots, *forbidden]))
+        fields = [(f"field_{index}", msgspec.Raw, msgspec.Raw()) for index in range(len(names))]
+        item = msgspec.defstruct("Item", fields, rename=dict(zip((field[0] for field in fields), names, strict=True)))
+        self._decode = msgspec.json.Decoder(item).decode
+        self._slots = [names.index(name) for name in slots]
+        self._id = None if id_field is None else names.index(id_field)
+        self._forbidden = [names.index(name) for name in forbidden]
 
-    def __call__(self, tokens: Mapping[str, bytes]) -> bytes | None:
-        """The prompt's JSON without quotes, or None where the item needs the slow way.
+    def __call__(self, lines: list[bytes]) -> Spliced | None:
+        """The tokens of each item.
 
-        It needs it where a field is missing or no string, holds what may be a lone surrogate (field report 15),
-        or where all fields may be blank (field report 44).
+        It needs the slow way where a field is missing or no string, holds what may be a lone surrogate (field report
+        15), or where all fields may be blank (field report 44).
 
         Args:
-            tokens: well-formed JSON values of a line that is UTF-8, as `msgspec.Raw`.
+            lines: valid UTF-8.
+
+        Returns:
+            None where the lines must be looked at one by one, because one is blank or no object.
         """
-        if self._forbidden and not self._forbidden.isdisjoint(tokens):
+        try:
+            items = list(map(self._decode, lines))
+        except (ValueError, RecursionError):
             return None
-        filled = self._pieces.copy()
-        maybe_blank = bool(self._slots)
-        for place, name in self._slots:
-            if name not in tokens:
-                return None
-            token = bytes(tokens[name])
-            if token[0] != QUOTE or (token.find(b"\\") >= 0 and _SURROGATE.search(token)):
-                return None
-            if maybe_blank and token.strip(_MAYBE_BLANK):
-                maybe_blank = False
-            filled[place] = token[1:-1]
-        return None if maybe_blank else b"".join(filled)
+        columns = [list(map(bytes, column)) for column in zip(*map(msgspec.structs.astuple, items), strict=True)]
+        slots = [columns[index] for index in self._slots]
+        odd = self._odd(slots)
+        ids = [] if self._id is None else columns[self._id]
+        for column, wanted in [(ids, True), *((columns[index], False) for index in self._forbidden)]:
+            odd.update(place for place, token in enumerate(column) if bool(token) is not wanted)
+        return Spliced(ids, [[token[1:-1] for token in column] for column in slots], sorted(odd))
+
+    @staticmethod
+    def _odd(slots: list[list[bytes]]) -> set[int]:
+        """Places where a slot's token is no plain string, or where none of them is sure to be more than space."""
+        odd: set[int] = set()
+        blank = list(range(len(slots[0]))) if slots else []
+        for column in slots:
+            odd.update(place for place, token in enumerate(column) if token[:1] != b'"')
+            odd.update(
+                place for place, token in enumerate(column) if token.find(b"\\") >= 0 and _SURROGATE.search(token)
+            )
+            blank = [place for place in blank if not column[place].strip(_MAYBE_BLANK)]
+        return odd.union(blank)

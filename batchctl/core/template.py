@@ -10,6 +10,7 @@ from batchctl.core.plain import Parts, Render, Splicer, TemplateError, joiner
 
 __all__ = ["Splicer", "Template", "TemplateError"]
 
+UNPLAIN = frozenset('"\\')  # characters that JSON escapes
 WHOLE_ITEM = "item"  # names the fields that are no identifiers, such as most headers of spreadsheets
 
 
@@ -87,9 +88,10 @@ class Template:
         """Whether the fields the template uses are all there and all empty, blank or null (field report 44)."""
         return bool(self.names) and all(name in fields and _is_blank(fields[name]) for name in self.names)
 
-    def splicer(self) -> Splicer | None:
+    def splicer(self, id_field: str | None = None) -> Splicer | None:
         """What fills the template with raw JSON tokens; None where it is more than text and fields."""
-        return None if self._parts is None else Splicer(self._parts, self._constants)
+        odd = any(name in UNPLAIN or not name.isprintable() for name in id_field or "")
+        return None if odd or self._parts is None else Splicer(self._parts, self._constants, id_field)
 
 
 def _is_blank(value: Any) -> bool:

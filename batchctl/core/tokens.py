@@ -8,6 +8,7 @@ PART_TOKENS = 1_600  # an inline image or document, whatever its bytes (field re
 TOKENS_A_BYTE = 0.25
 TOKENS_A_CONTINUATION = 0.15  # more for each further byte of a character: scripts beyond ASCII take more tokens
 
+_CONTINUATION = bytes(range(0x80, 0xC0))
 _BINARY = re.compile(rb'"(?:data:[^",]{0,100},)?[A-Za-z0-9+/\\]{256,}={0,2}"')
 
 
@@ -25,10 +26,17 @@ def estimate_text(text: bytes) -> float:
 
     Bytes are counted, no text is interpreted, so no text can upset it (field report 137).
     """
-    tokens = len(text) * TOKENS_A_BYTE
-    if text.isascii():
-        return tokens
-    return tokens + (len(text) - len(text.decode(errors="replace"))) * TOKENS_A_CONTINUATION
+    return estimate_size(len(text), continuation_bytes(text))
+
+
+def estimate_size(size: int, continuation: int) -> float:
+    """`estimate_text` from the text's size in bytes, of which `continuation` continue a character."""
+    return size * TOKENS_A_BYTE + continuation * TOKENS_A_CONTINUATION
+
+
+def continuation_bytes(text: bytes) -> int:
+    """How many bytes continue a character that another one began."""
+    return 0 if text.isascii() else len(text) - len(text.translate(None, _CONTINUATION))
 
 
 class TokenRatio:

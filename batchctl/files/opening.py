@@ -19,7 +19,7 @@ from batchctl.files.unpacking import Blocks, compression, decompressor
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-BUFFER = 1 << 20
+BUFFER = 1 << 17  # larger pieces of memory are given back and faulted in again each time, which costs more
 HEAD = 6  # bytes that tell compression and encoding
 
 

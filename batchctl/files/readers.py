@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from io import BufferedReader
+from io import BufferedReader, BytesIO
+from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
 from batchctl.core.errors import InputError
 from batchctl.files.opening import Opened, check_readable, digest
-from batchctl.files.records import BadRecord, Record, bad_utf8, skip_line, too_long
+from batchctl.files.records import BadRecord, Block, Record, bad_utf8, skip_line, too_long
 from batchctl.files.repair import decode_repairing
 
-__all__ = ["BadRecord", "Record", "Source", "decode", "digest", "open_source"]
+__all__ = ["BadRecord", "Block", "Record", "Source", "decode", "digest", "open_source"]
 
 MAX_LINE_BYTES = 64 * 2**20
 
@@ -83,27 +84,56 @@ class Source:
             yield from CsvReader(stream, self.path, "\t" if self.format == "tsv" else ",", self._max_line_bytes)
 
     def _jsonl(self) -> Iterator[Record | BadRecord]:
-        limit = self._max_line_bytes
-        number = 0
         with self._opened() as stream:
-            for line in iter(partial(stream.readline, limit + 2), b""):
-                number += 1
-                raw = line.strip()
-                if len(line) > limit and len(line.rstrip(b"\r\n")) > limit:
-                    if not line.endswith(b"\n"):
-                        skip_line(stream)
-                    yield too_long(number, limit)
-                elif not raw:
-                    continue
-                elif not (raw.isascii() or _is_utf8(raw)):
-                    yield bad_utf8(number, line)
-                elif number == 1 and raw in (b"[", b"{"):
-                    raise InputError(
-                        f"{self.path}: this is one JSON document over many lines, not one object a line",
-                        hint="turn it into JSON lines, as with `jq -c '.[]' FILE`",
-                    )
+            yield from self._records(stream)
+
+    def blocks(self) -> Iterator[Block | Record | BadRecord]:
+        """Yield every record, lines of JSONL many at a time; `records` takes a block apart.
+
+        Raises:
+            InputError: the file as a whole cannot be read.
+        """
+        if self.format != "jsonl":
+            yield from self
+            return
+        line = 1
+        with self._opened() as stream:
+            while held := stream.peek():
+                end = held.rfind(b"\n") + 1
+                block = Block(line, held.count(b"\n"), stream.read(end))
+                if not end:
+                    yield from self._records(stream, line, 1)
+                    line += 1
+                elif end > self._max_line_bytes or not _is_utf8(block.data):
+                    yield from self.records(block)
                 else:
-                    yield Record(number, raw)
+                    yield block
+                line += block.count
+
+    def records(self, block: Block) -> Iterator[Record | BadRecord]:
+        """The lines of a block, one at a time."""
+        return self._records(BytesIO(block.data), block.line)
+
+    def _records(self, stream: BinaryIO, first: int = 1, most: int | None = None) -> Iterator[Record | BadRecord]:
+        limit = self._max_line_bytes
+        lines = islice(iter(partial(stream.readline, limit + 2), b""), most)
+        for number, line in enumerate(lines, first):
+            raw = line.strip()
+            if len(line) > limit and len(line.rstrip(b"\r\n")) > limit:
+                if not line.endswith(b"\n"):
+                    skip_line(stream)
+                yield too_long(number, limit)
+            elif not raw:
+                continue
+            elif not _is_utf8(raw):
+                yield bad_utf8(number, line)
+            elif number == 1 and raw in (b"[", b"{"):
+                raise InputError(
+                    f"{self.path}: this is one JSON document over many lines, not one object a line",
+                    hint="turn it into JSON lines, as with `jq -c '.[]' FILE`",
+                )
+            else:
+                yield Record(number, raw)
 
 
 def open_source(path: str, *, format: str | None = None, max_line_bytes: int = MAX_LINE_BYTES) -> Source:  # noqa: A002
@@ -137,6 +167,8 @@ def _format_of(path: str) -> str:
 
 
 def _is_utf8(raw: bytes) -> bool:
+    if raw.isascii():
+        return True
     try:
         raw.decode()
     except UnicodeDecodeError:

@@ -23,6 +23,20 @@ class Record(msgspec.Struct, gc=False):
     fields: dict[str, Any] | None = None
 
 
+class Block(msgspec.Struct, gc=False):
+    """Whole lines of JSONL together.
+
+    Args:
+        line: 1-based line where it starts.
+        count: how many lines it is.
+        data: valid UTF-8, with the newlines; the last line has none at the end of the input.
+    """
+
+    line: int
+    count: int
+    data: bytes
+
+
 class BadRecord(msgspec.Struct, gc=False):
     """A record that cannot be read, and why, with the way out where there is one."""
 

@@ -51,6 +51,18 @@ class SpoolWriter:
         self.size = offset + len(line) + 1
         return offset
 
+    def append_lines(self, lines: list[bytes]) -> int:
+        """Add lines, each with its newline, and return the offset of the first.
+
+        Raises:
+            StorageError: they could not be written.
+        """
+        offset = self.size
+        with storage(self.path):
+            self._file.writelines(lines)
+        self.size = offset + sum(map(len, lines))
+        return offset
+
     def sync(self) -> None:
         """Put everything on the disk."""
         with storage(self.path):

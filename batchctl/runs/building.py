@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from operator import add
+from typing import Any, Protocol
 
 import msgspec
 
 from batchctl.core.body import BodyMaker, json_string
 from batchctl.core.errors import InputError
-from batchctl.core.ids import id_text
+from batchctl.core.ids import LONGEST_ID, id_text
+from batchctl.core.plain import Spliced
 from batchctl.core.reply import ReplyCheck
 from batchctl.core.template import Template, TemplateError
-from batchctl.core.tokens import estimate_text, estimate_tokens
-from batchctl.files.readers import Record, decode
+from batchctl.core.tokens import continuation_bytes, estimate_size, estimate_text, estimate_tokens
+from batchctl.files.readers import Block, Record, decode
 from batchctl.providers.base import RequestFormat
 from batchctl.runs.settings import Settings
 
 PROMPT_SLOT = "\x02batchctl prompt\x03"
 SYSTEM_SLOT = "\x02batchctl system\x03"
-
-_VALUE = msgspec.json.Decoder().decode
 
 
 class ItemProblemError(ValueError):
@@ -56,8 +56,35 @@ class Built(msgspec.Struct, gc=False):
     repaired: bool = False
 
 
-def make_builder(settings: Settings, form: RequestFormat) -> Callable[[Record, int], Built]:
-    """The function that turns the record with a sequence number into a request, for these settings.
+class BuiltBlock(msgspec.Struct, gc=False):
+    """The requests of a block of lines, one a line; all go to one endpoint and model.
+
+    Args:
+        columns: joined across they give the bodies.
+    """
+
+    ids: list[str]
+    columns: list[list[bytes]]
+    tokens: list[int]
+    endpoint: str
+    model: str | None
+    repaired: int = 0
+
+
+class Builder(Protocol):
+    """Makes requests from records."""
+
+    def __call__(self, record: Record, seq: int) -> Built:
+        """Build the request of one record; raises ItemProblemError."""
+        ...
+
+    def block(self, block: Block, first_seq: int) -> BuiltBlock | None:
+        """Build the requests of a block of lines; None where they must be taken one by one."""
+        ...
+
+
+def make_builder(settings: Settings, form: RequestFormat) -> Builder:
+    """What turns the record with a sequence number into a request, for these settings.
 
     Raises:
         InputError: a template or parameter that no item could be sent with.
@@ -80,6 +107,14 @@ def _item_id(settings: Settings, fields: Mapping[str, Any], seq: int) -> str:
         raise ItemProblemError(f"field {settings.id_field!r}: {error}") from None
 
 
+def _texts(ids: list[Any]) -> list[str]:
+    """Ids as text, all together where they are ordinary strings."""
+    plain = all(type(value) is str for value in ids) and all(ids) and "".join(ids).isprintable()
+    if plain and max(map(len, ids)) <= LONGEST_ID:
+        return ids
+    return [id_text(value) for value in ids]
+
+
 class _Rendered:
     """Fills the prompt template; raw JSON tokens are spliced where that gives the same text."""
 
@@ -90,7 +125,7 @@ class _Rendered:
             )
         self._settings = settings
         self._id_field = None if settings.number_ids else settings.id_field
-        self._endpoint, self._model = settings.endpoint, settings.model
+        self._target = (settings.endpoint, settings.model)
         self._prompt = Template.compile(settings.prompt, name="--prompt", constants=settings.variables)
         self._system = (
             None
@@ -110,10 +145,14 @@ class _Rendered:
             raise InputError("; ".join(problems), hint="see --param, --max-tokens and --model")
         self._maker = BodyMaker(body, PROMPT_SLOT, None if settings.system is None else SYSTEM_SLOT)
         self._constant_system = self._render_constant_system()
-        self._splice = self._prompt.splicer() if self._system is None or self._constant_system is not None else None
-        self._tokens_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-        self._before, self._after = self._maker.around(None if self._system is None else self._constant_system or b"")
-        self._fixed_tokens = estimate_tokens(self._before + self._after)
+        spliced = self._system is None or self._constant_system is not None
+        self._splice = self._prompt.splicer(self._id_field) if spliced else None
+        before, after = self._maker.around(None if self._system is None else self._constant_system or b"")
+        self._fixed_tokens = estimate_tokens(before + after)
+        prompt = self._splice.layout if self._splice else []
+        self._layout = [before, *prompt, after]
+        texts = b"".join(part for part in prompt if isinstance(part, bytes))
+        self._prompt_size, self._prompt_further = len(texts), continuation_bytes(texts)
 
     def _render_constant_system(self) -> bytes | None:
         """The system prompt's JSON, where no item changes it."""
@@ -123,23 +162,52 @@ class _Rendered:
 
     def __call__(self, record: Record, seq: int) -> Built:
         """Build the request of one record; raises ItemProblemError."""
-        if self._splice is None or record.raw is None:
-            return self._decoded(record, seq)
+        if record.raw is not None:
+            built = self.block(Block(record.line, 1, record.raw), seq)
+            if built is not None:
+                body = b"".join(b"".join(column) for column in built.columns)
+                return Built(built.ids[0], body, built.tokens[0], *self._target, built.repaired > 0)
+        return self._decoded(record, seq)
+
+    def block(self, block: Block, first_seq: int) -> BuiltBlock | None:
+        """Build the requests of a block of lines; None where they must be taken one by one."""
+        if self._splice is None:
+            return None
+        lines = block.data.split(b"\n", block.count - 1)
+        spliced = self._splice(lines)
+        if spliced is None:
+            return None
+        columns = [spliced.columns[part] if isinstance(part, int) else [part] * block.count for part in self._layout]
+        built = BuiltBlock([], columns, self._estimates(spliced, block.count), *self._target)
+        if self._id_field is None:
+            built.ids = [str(seq) for seq in range(first_seq, first_seq + block.count)]
         try:
-            tokens = self._tokens_of(record.raw)
-            prompt = self._splice(tokens)
-            item_id = str(seq) if self._id_field is None else id_text(_VALUE(tokens[self._id_field]))
-        except (ValueError, KeyError, RecursionError):
-            prompt = None
-        if prompt is None:
-            return self._decoded(record, seq)  # which finds the words for what is wrong
-        return Built(
-            item_id,
-            b"".join((self._before, prompt, self._after)),
-            self._fixed_tokens + round(estimate_text(prompt)),
-            self._endpoint,
-            self._model,
-        )
+            if spliced.odd:
+                self._mend(built, spliced, lines, first_seq)
+            if self._id_field is not None:
+                built.ids = _texts(msgspec.json.decode(b"[%b]" % b",".join(spliced.ids)))
+        except ValueError:
+            return None  # one by one the words for what is wrong are found
+        return built
+
+    def _estimates(self, spliced: Spliced, count: int) -> list[int]:
+        """The tokens of each request."""
+        sizes, further = [self._prompt_size] * count, [self._prompt_further] * count
+        for column in spliced.columns:
+            sizes = list(map(add, sizes, map(len, column)))
+            further = list(map(add, further, map(continuation_bytes, column)))
+        return [self._fixed_tokens + round(tokens) for tokens in map(estimate_size, sizes, further)]
+
+    def _mend(self, built: BuiltBlock, spliced: Spliced, lines: list[bytes], first_seq: int) -> None:
+        """Make the few requests that cannot be spliced the slow way."""
+        bodies = list(map(b"".join, zip(*built.columns, strict=True)))
+        for place in spliced.odd:
+            slow = self._decoded(Record(0, lines[place].strip()), first_seq + place)
+            bodies[place], built.tokens[place] = slow.body, slow.tokens
+            built.repaired += slow.repaired
+            if self._id_field is not None:
+                spliced.ids[place] = msgspec.json.encode(slow.id)
+        built.columns = [bodies]
 
     def _decoded(self, record: Record, seq: int) -> Built:
         repaired = False
@@ -165,7 +233,7 @@ class _Rendered:
         if system is not None and system is not self._constant_system:
             tokens += estimate_text(system)
         body = self._maker.make(prompt, system)
-        return Built(item_id, body, self._fixed_tokens + round(tokens), self._endpoint, self._model, repaired)
+        return Built(item_id, body, self._fixed_tokens + round(tokens), *self._target, repaired)
 
 
 class _FinishedRequests:
@@ -174,6 +242,9 @@ class _FinishedRequests:
     def __init__(self, settings: Settings, form: RequestFormat) -> None:
         self._settings = settings
         self._form = form
+
+    def block(self, block: Block, first_seq: int) -> None:
+        """Each is checked on its own."""
 
     def __call__(self, record: Record, seq: int) -> Built:
         """Check and re-serialise one request; raises ItemProblemError."""

@@ -2,77 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, count, repeat
 from typing import Protocol
+
+import msgspec
 
 from batchctl.core.errors import InputError
 from batchctl.core.model import ItemState, Outcome
 from batchctl.core.packing import Packer
-from batchctl.files.readers import BadRecord, Record, Source
+from batchctl.files.readers import BadRecord, Block, Record, Source
 from batchctl.providers.base import BatchLimits
-from batchctl.runs.building import Built, ItemProblemError
+from batchctl.runs.building import Builder, Built, BuiltBlock, ItemProblemError
+from batchctl.runs.problems import SHOWN, Problem, Problems, bad_input
 from batchctl.state.rows import NewItem
 
 CHUNK_ROWS = 20_000
 MOST_COUNTED = 1_000  # bad records after which an input that will be refused is read no further
-FIELDS_NAMED = 15
-LINES_NAMED = 3
-SHOWN = 20  # problems that are told to people
 OPEN, FAILED, ERRORED = str(ItemState.OPEN), str(ItemState.FAILED), str(Outcome.ERRORED)
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One record that cannot be sent, by file and line; `seq` is its place in the run.
-
-    Args:
-        fields: the names that are there, where one is missing.
-    """
-
-    seq: int
-    source: int
-    path: str
-    line: int
-    reason: str
-    id: str | None = None
-    type: str = "bad_input"
-    fields: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        item = "" if self.id is None else f"item {self.id!r}: "
-        return f"{self.path} line {self.line}: {item}{self.reason}{self.fields_there}"
-
-    @property
-    def fields_there(self) -> str:
-        """What a record has instead of what it lacks."""
-        if not self.fields:
-            return ""
-        more = f" and {len(self.fields) - FIELDS_NAMED} more" if len(self.fields) > FIELDS_NAMED else ""
-        return f"; its fields: {', '.join(name[:60] for name in self.fields[:FIELDS_NAMED])}{more}"
-
-
-@dataclass(slots=True)
-class Problems:
-    """Records of one file that cannot be sent for one and the same reason."""
-
-    first: Problem
-    count: int = 0
-    lines: list[int] = field(default_factory=list)  # the first ones
-
-    def add(self, problem: Problem) -> None:
-        """Count one more."""
-        self.count += 1
-        if len(self.lines) < LINES_NAMED:
-            self.lines.append(problem.line)
-
-    def __str__(self) -> str:
-        if self.count == 1:
-            return str(self.first)
-        more = self.count - len(self.lines)
-        lines = ", ".join(map(str, self.lines)) + (f" and {more:,} more" if more else "")
-        first = self.first
-        return f"{self.count:,} records, {first.path} lines {lines}: {first.reason}{first.fields_there}"
 
 
 @dataclass(slots=True)
@@ -86,6 +34,15 @@ class PlannedBatch:
     requests: int = 0
     size: int = 0
     tokens: int = 0
+
+    def add(self, first_seq: int, requests: int, size: int, tokens: int) -> None:
+        """Add requests that follow one another, of `size` bytes with their newlines."""
+        if not self.requests:
+            self.first_seq = first_seq
+        self.last_seq = first_seq + requests - 1
+        self.requests += requests
+        self.size += size
+        self.tokens += tokens
 
 
 @dataclass(slots=True)
@@ -103,20 +60,15 @@ class Cut:
     inputs: list[dict[str, object]] = field(default_factory=list)
 
 
-def bad_input(problems: list[Problems], count: str) -> InputError:
-    """The refusal that names the first bad records by file and line, those alike together."""
-    lines = "\n".join(f"  {problem}" for problem in problems)
-    return InputError(
-        f"{count} bad record{'' if count == '1' else 's'} in the input; nothing was sent:\n{lines}",
-        hint="correct them, or give --skip-bad to send the rest and find these in errors.jsonl",
-    )
-
-
 class Sink(Protocol):
     """Where planned requests go."""
 
     def line(self, request: bytes) -> int:
         """Keep one request line; returns its offset."""
+        ...
+
+    def lines(self, requests: list[bytes]) -> int:
+        """Keep request lines, each with its newline; returns the offset of the first."""
         ...
 
     def bad(self, problem: Problem) -> tuple[int, int]:
@@ -132,7 +84,7 @@ class Cutter:
     """One pass over the input in constant memory.
 
     Args:
-        wire_id: custom id from (item id, seq, batch number).
+        wire_ids: custom ids from (item ids that follow one another, first seq, batch number).
         head: bytes of a line before the body, from (custom id, endpoint).
         skip_bad: bad records become failed items; without it they are only counted and named.
         id_room: bytes a line may grow by when it goes into another batch, because its custom id names the batch.
@@ -141,9 +93,9 @@ class Cutter:
     def __init__(
         self,
         *,
-        build: Callable[[Record, int], Built],
+        build: Builder,
         limits: BatchLimits,
-        wire_id: Callable[[str, int, int], str],
+        wire_ids: Callable[[Sequence[str], int, int], list[str]],
         head: Callable[[str, str], bytes],
         sink: Sink,
         skip_bad: bool,
@@ -151,7 +103,7 @@ class Cutter:
     ) -> None:
         self._build = build
         self._limits = limits
-        self._wire_id = wire_id
+        self._wire_ids = wire_ids
         self._head = head
         self._sink = sink
         self._skip_bad = skip_bad
@@ -172,9 +124,11 @@ class Cutter:
             InputError: the input holds no item, or a file cannot be read.
         """
         for index, source in enumerate(sources):
-            for record in source:
-                self._seq += 1
-                self._take(record, index, source.path)
+            for part in source.blocks():
+                if isinstance(part, Block):
+                    self._take_block(part, index, source)
+                else:
+                    self._take(part, index, source.path)
                 if len(self._pending) >= CHUNK_ROWS:
                     self._flush()
             self.cut.inputs.append(
@@ -194,7 +148,59 @@ class Cutter:
         self.cut.tokens = sum(batch.tokens for batch in batches)
         return self.cut
 
+    def _take_block(self, block: Block, index: int, source: Source) -> None:
+        """Take a block of lines as a whole where nothing about it is special, else one by one."""
+        built = self._build.block(block, self._seq + 1)
+        if built is None or not self._place_all(built, block, index, source.path):
+            for record in source.records(block):
+                self._take(record, index, source.path)
+
+    def _place_all(self, built: BuiltBlock, block: Block, source: int, path: str) -> bool:
+        """Put a whole block into the current batch; false, and nothing done, where it or its ids need a closer look."""
+        group = self._group_of(built)
+        places, first = self._first, self._seq + 1
+        if group not in self._groups or not places.keys().isdisjoint(built.ids):
+            return False
+        if self._seq < CHUNK_ROWS and len(set(built.ids)) < block.count:
+            return False
+        packer, batch = self._groups[group]
+        lines = self._lines(built, first, batch.number)
+        lengths = [len(line) - 1 for line in lines]
+        size = sum(lengths)
+        if max(lengths) > self._most_bytes or not packer.add_all(block.count, size + block.count * self._id_room):
+            return False
+        if self._seq < CHUNK_ROWS:
+            places.update(zip(built.ids, zip(repeat(path), count(block.line)), strict=False))
+        offsets = accumulate(lengths, lambda offset, length: offset + length + 1, initial=self._sink.lines(lines))
+        self._seq += block.count
+        batch.add(first, block.count, size + block.count, sum(built.tokens))
+        self.cut.repaired += built.repaired
+        self._pending += zip(  # some of them never end
+            count(first),
+            built.ids,
+            count(block.line),
+            repeat(source),
+            offsets,
+            lengths,
+            built.tokens,
+            repeat(batch.number),
+            repeat(OPEN),
+            repeat(None),
+            repeat(None),
+            repeat(None),
+        )
+        return True
+
+    def _lines(self, built: BuiltBlock, first_seq: int, batch: int) -> list[bytes]:
+        wire_ids = msgspec.json.encode(self._wire_ids(built.ids, first_seq, batch))
+        head, _, middle = self._head("", built.endpoint).partition(b'""')
+        before, between = head + b'"', b'"' + middle
+        # Inside a JSON string each quote has a backslash before it, so this cuts between strings alone.
+        ids = wire_ids[2:-2].split(b'","')
+        return list(map(b"".join, zip(repeat(before), ids, repeat(between), *built.columns, repeat(b"}\n"))))
+
     def _take(self, record: Record | BadRecord, source: int, path: str) -> None:
+        self._seq += 1
         line = record.line
         if isinstance(record, BadRecord):
             self._refuse(line, source, path, record.reason)
@@ -219,30 +225,32 @@ class Cutter:
         self._place(built, line, source, path)
 
     def _place(self, built: Built, line: int, source: int, path: str) -> None:
-        group = (built.endpoint, built.model) if self._limits.one_model else built.endpoint
+        group = self._group_of(built)
         packer, batch = self._groups.get(group) or self._new_group(group, built.model)
         seq = self._seq
-        request = self._head(self._wire_id(built.id, seq, batch.number), built.endpoint) + built.body + b"}"
+        request = self._request(built, batch.number)
         size = len(request)
         if size > self._most_bytes:
             self._oversize(built, size, line, source, path)
             return
         if packer.add(size + self._id_room) and batch.requests:
             batch = self._new_batch(group, packer, built.model)
-            request = self._head(self._wire_id(built.id, seq, batch.number), built.endpoint) + built.body + b"}"
+            request = self._request(built, batch.number)
             size = len(request)
         offset = self._sink.line(request)
-        if not batch.requests:
-            batch.first_seq = seq
-        batch.last_seq = seq
-        batch.requests += 1
-        batch.size += size + 1
-        batch.tokens += built.tokens
+        batch.add(seq, 1, size + 1, built.tokens)
         if built.repaired:
             self.cut.repaired += 1
         self._pending.append(
             (seq, built.id, line, source, offset, size, built.tokens, batch.number, OPEN, None, None, None)
         )
+
+    def _group_of(self, built: Built | BuiltBlock) -> object:
+        return (built.endpoint, built.model) if self._limits.one_model else built.endpoint
+
+    def _request(self, built: Built, batch: int) -> bytes:
+        (wire_id,) = self._wire_ids((built.id,), self._seq, batch)
+        return self._head(wire_id, built.endpoint) + built.body + b"}"
 
     def _new_group(self, group: object, model: str | None) -> tuple[Packer, PlannedBatch]:
         limits = self._limits

@@ -10,10 +10,10 @@ from batchctl.core.model import ItemState, Outcome
 from batchctl.files.readers import BadRecord
 from batchctl.files.spool import SpoolWriter, read_line
 from batchctl.runs.building import Built, ItemProblemError, make_builder
-from batchctl.runs.cutting import SHOWN, Problem
 from batchctl.runs.fanout_feed import Feed, Placed
 from batchctl.runs.held import HeldRun
 from batchctl.runs.planning import problem_line
+from batchctl.runs.problems import SHOWN, Problem
 from batchctl.state.rows import ItemRow, Member, NewItem
 
 NO_BATCH = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from batchctl.core.errors import InputError
 from batchctl.core.events import Event, Level
-from batchctl.core.ids import custom_id, tagged_id
+from batchctl.core.ids import custom_id, custom_ids, tagged_id
 from batchctl.core.model import ItemError, RunState
 from batchctl.core.prices import Rates
 from batchctl.core.reply import ReplyCheck
@@ -208,6 +208,15 @@ def wire_id(settings: Settings, token: str, limits: BatchLimits, item_id: str, s
     if settings.tag_ids:
         return tagged_id(token, batch, seq)
     return custom_id(item_id, seq, token, limits.custom_id_pattern)
+
+
+def wire_ids(
+    settings: Settings, token: str, limits: BatchLimits, item_ids: Sequence[str], first_seq: int, batch: int
+) -> list[str]:
+    """The custom ids of items of one batch that follow one another, each as `wire_id` makes it."""
+    if settings.tag_ids:
+        return [tagged_id(token, batch, seq) for seq in range(first_seq, first_seq + len(item_ids))]
+    return custom_ids(item_ids, first_seq, token, limits.custom_id_pattern)
 
 
 def id_room(settings: Settings) -> int:

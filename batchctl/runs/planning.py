@@ -19,8 +19,9 @@ from batchctl.files.spool import SpoolWriter
 from batchctl.providers import registry
 from batchctl.runs.building import make_builder
 from batchctl.runs.context import Context
-from batchctl.runs.cutting import LINES_NAMED, Cut, Cutter, Problem, bad_input
-from batchctl.runs.held import id_room, limits_for, wire_id
+from batchctl.runs.cutting import Cut, Cutter
+from batchctl.runs.held import id_room, limits_for, wire_ids
+from batchctl.runs.problems import LINES_NAMED, Problem, bad_input
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import NewItem
 from batchctl.state.runs import DuplicateIdError
@@ -76,6 +77,11 @@ class _NullSink:
         self._size += len(request) + 1
         return offset
 
+    def lines(self, requests: list[bytes]) -> int:
+        offset = self._size
+        self._size += sum(map(len, requests))
+        return offset
+
     def bad(self, problem: Problem) -> tuple[int, int]:  # noqa: ARG002  # only counted
         return 0, 0
 
@@ -93,6 +99,7 @@ class _RunSink:
         self._begin = begin
         self.stored: tuple[Store, int] | None = None  # where rows go, once there is a first one
         self.line = self.spool.append
+        self.lines = self.spool.append_lines
 
     def bad(self, problem: Problem) -> tuple[int, int]:
         line = problem_line(problem)
@@ -125,7 +132,7 @@ def survey(request: PlanRequest) -> Cut:
     cutter = Cutter(
         build=make_builder(request.settings, form),
         limits=limits,
-        wire_id=partial(wire_id, request.settings, "0" * 8, limits),
+        wire_ids=partial(wire_ids, request.settings, "0" * 8, limits),
         head=form.head,
         sink=_NullSink(),
         skip_bad=True,
@@ -165,7 +172,7 @@ def make_run(ctx: Context, request: PlanRequest, open_store: Callable[[], Store]
     cutter = Cutter(
         build=build,
         limits=limits,
-        wire_id=partial(wire_id, settings, token, limits),
+        wire_ids=partial(wire_ids, settings, token, limits),
         head=form.head,
         sink=sink,
         skip_bad=settings.skip_bad,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from itertools import chain
 
 from batchctl.core.model import ItemState, Outcome
 from batchctl.state.changing import MARKS, chunks, expect, holdings
@@ -24,6 +24,8 @@ from batchctl.state.rows import (
 )
 
 ERROR_GROUPS = 20
+ROWS_A_STATEMENT = 250
+OPENED = f"'{ItemState.OPEN}'"
 
 
 class Items:
@@ -39,14 +41,18 @@ class Items:
             rows: `NewItem` tuples in the order of seq; `batch` the waiting batch the item is packed into. A bad record
                 has state failed, an outcome, its place in errors.jsonl, and no offset, length or batch.
         """
-        # The run's id is a literal, so that no tuple is made anew; and every bound NULL costs: an open item binds 8
-        # values and not 12, which takes a third of the time away.
+        rows = list(rows)
+        opened = [row[:8] for row in rows if row[8] == "open"]
+        failed = [row for row in rows if row[8] != "open"] if len(opened) < len(rows) else []
         columns = "INSERT INTO items (run_id, seq, id, line, source, offset, length, tokens, batch, state"
-        values = f"VALUES ({int(run_id)}, ?, ?, ?, ?, ?, ?, ?, ?"
-        failed: list[NewItem] = []
+        values = f"({int(run_id)}, ?, ?, ?, ?, ?, ?, ?, ?"
         with self._db.transaction():
-            self._db.change_many(f"{columns}) {values}, 'open')", _open_items(rows, failed))
-            self._db.change_many(f"{columns}, outcome, out_offset, out_length) {values}, ?, ?, ?, ?)", failed)
+            # Measured: a row of its own statement takes twice the time, and a bound NULL as long as a value.
+            for start in range(0, len(opened), ROWS_A_STATEMENT):
+                part = opened[start : start + ROWS_A_STATEMENT]
+                sql = f"{columns}) VALUES {', '.join([f'{values}, {OPENED})'] * len(part))}"
+                self._db.change(sql, list(chain.from_iterable(part)))
+            self._db.change_many(f"{columns}, outcome, out_offset, out_length) VALUES {values}, ?, ?, ?, ?)", failed)
 
     def extend(
         self, run_id: int, rows: Sequence[NewItem], *, failed: int, errors_end: int | None, at: datetime
@@ -224,12 +230,3 @@ class Items:
         if refused:
             groups.append(ErrorGroup(Outcome.ERRORED, "refused", None, "refused before it was sent", refused))
         return sorted(groups, key=lambda group: -group.count)[:ERROR_GROUPS]
-
-
-def _open_items(rows: Iterable[NewItem], failed: list[NewItem]) -> Iterator[tuple[Any, ...]]:
-    """The first eight values of each open item; the rows of failed ones are put aside."""
-    for row in rows:
-        if row[8] == "open":
-            yield row[:8]
-        else:
-            failed.append(row)

@@ -15,7 +15,6 @@ from batchctl.core.errors import InputError
 from batchctl.core.template import Template, TemplateError
 
 NAMES = ["text", "who", "_x", "größe"]
-RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 anything = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 blanks = st.text("  \t\n\r\v\f\x1c\x1f\x85\xa0\u1680\u2000\u200a\u2028\u2029\u202f\u205f\u3000", max_size=5)
@@ -37,6 +36,16 @@ def compiled(source: str, **constants: Any) -> Template:
     return Template.compile(source, name="prompt.txt", constants=constants)
 
 
+def spliced(template: Template, line: bytes) -> bytes | None:
+    """The prompt's JSON made from one line, None where it is left to the slow way."""
+    splice = template.splicer()
+    assert splice is not None
+    made = splice([line])
+    if made is None or made.odd:
+        return None
+    return b"".join(part if isinstance(part, bytes) else made.columns[part][0] for part in splice.layout)
+
+
 def by_engine(source: str, fields: Mapping[str, Any], **constants: Any) -> str:
     """What Jinja2 itself makes of a template; the tag at the end keeps the join out of the way."""
     template = Template.compile(source + "{{ '' }}", name="prompt.txt", constants=constants)
@@ -55,10 +64,8 @@ def test_the_join_equals_the_engine(source: str, fields: dict[str, Any]) -> None
 def test_the_splice_equals_the_rendering(source: str, fields: dict[str, Any], constant: Any) -> None:
     """Joining raw JSON tokens gives the JSON string of the rendered prompt, however the input was escaped."""
     template = compiled(source, _x=constant)
-    splice = template.splicer()
-    assert splice is not None
     for ascii_only in (True, False):
-        made = splice(RAW.decode(json.dumps(fields, ensure_ascii=ascii_only)))
+        made = spliced(template, json.dumps(fields, ensure_ascii=ascii_only).encode())
         if made is not None:
             assert json.loads(b'"' + made + b'"') == template.render(fields)
             assert not template.blank(fields)
@@ -70,9 +77,7 @@ def test_the_splice_equals_the_rendering(source: str, fields: dict[str, Any], co
 def test_ordinary_texts_are_spliced(text: str) -> None:
     """The fast way is taken for text of any script."""
     template = compiled("Item: {{ text }}\n(end)")
-    splice = template.splicer()
-    assert splice is not None
-    made = splice(RAW.decode(msgspec.json.encode({"id": 1, "text": text})))
+    made = spliced(template, msgspec.json.encode({"id": 1, "text": text}))
     assert made is not None
     assert json.loads(b'"' + made + b'"') == template.render({"text": text})
 
@@ -95,32 +100,32 @@ def test_the_splice_leaves_odd_items_to_the_slow_way(record: bytes) -> None:
 
     Field reports 15 and 44.
     """
-    splice = compiled("{{ text }} {{ who }} {{ label }}", label="fixed").splicer()
+    assert spliced(compiled("{{ text }} {{ who }} {{ label }}", label="fixed"), record) is None
+
+
+def test_an_odd_item_leaves_the_others_spliced() -> None:
+    """Lines are taken together, and what is odd about one costs itself only; a blank line, or none, costs them all."""
+    splice = compiled("{{ text }}!").splicer("id")
     assert splice is not None
-    assert splice({name: msgspec.Raw(token) for name, token in tokens(record).items()}) is None
-
-
-def tokens(record: bytes) -> dict[str, bytes]:
-    """Raw tokens of a record, also of one whose surrogates a reader would refuse."""
-    try:
-        return dict(RAW.decode(record))
-    except msgspec.DecodeError:
-        return {"text": b'"abc \\udc3d xyz"', "who": b'"me"'}
+    lines = [b'{"id": "a", "text": "x"}', b'{"id": 2, "text": 7}', b'{"text": "y"}', b' {"text": "z", "id": 4}\r']
+    made = splice(lines)
+    assert made is not None
+    assert made.odd == [1, 2]
+    assert [made.ids[place] for place in (0, 3)] == [b'"a"', b"4"]
+    assert [made.columns[0][place] for place in (0, 3)] == [b"x", b"z"]
+    for other in (b"", b"[]", b'{"text": "a"}{"text": "b"}', b'{"text": "a"'):
+        assert splice([*lines, other]) is None
 
 
 def test_one_text_is_enough_to_splice() -> None:
     """An item is only blank when all its fields are."""
-    splice = compiled("{{ text }}{{ who }}").splicer()
-    assert splice is not None
-    assert splice(RAW.decode(b'{"text": "", "who": "x\\/\\u00e9"}')) == b"x\\/\\u00e9"
+    assert spliced(compiled("{{ text }}{{ who }}"), b'{"text": "", "who": "x\\/\\u00e9"}') == b"x\\/\\u00e9"
 
 
 def test_a_template_without_fields_is_spliced_too() -> None:
     """A constant prompt is no blank one."""
     template = compiled('say "{{ word }}"', word="é")
-    splice = template.splicer()
-    assert splice is not None
-    assert splice({}) == 'say \\"é\\"'.encode()
+    assert spliced(template, b"{}") == 'say \\"é\\"'.encode()
     assert not template.names
     assert not template.blank({})
 
