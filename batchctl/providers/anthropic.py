@@ -163,23 +163,27 @@ class AnthropicProvider:
         """Look for the batch of an intent.
 
         Anthropic keeps nothing of ours with a batch, so time and count make a candidate, and the custom ids of an
-        ended one's first results decide, also about older ones: the intent's time may come from a wrong clock.
+        ended one's first results decide, also about older ones: the intent's time may come from a wrong clock. For the
+        same reason an older one that still runs leaves it open.
         """
-        sure, possible = [], []
+        sure: list[_Batch] = []
+        possible: list[_Batch] = []
+        older: list[_Batch] = []
         for batch, in_time in [found async for found in self._candidates(submission) if found[0].id not in ledger]:
             matches = await self._matches(batch, submission)
             if matches:
                 sure.append(batch)
-            elif matches is None and in_time:
-                possible.append(batch)
+            elif matches is None:
+                (possible if in_time else older).append(batch)
         fitting = sure or possible
-        if not fitting:
-            return Absent()
         if len(fitting) == 1:
             return Found(fitting[0].created(), certain=bool(sure))
+        if not fitting and not older:
+            return Absent()
+        when = "were created since then" if fitting else "still run and are older, if no clock was wrong"
         return Unknown(
-            tuple(batch.id for batch in fitting),
-            f"{len(fitting)} batches of {submission.requests:,} requests were created since then",
+            tuple(batch.id for batch in fitting or older),
+            f"{len(fitting or older)} batches of {submission.requests:,} requests {when}",
         )
 
     async def listed(self, since: datetime) -> AsyncIterator[Listed]:

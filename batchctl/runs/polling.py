@@ -10,6 +10,7 @@ from batchctl.core.events import Level
 from batchctl.core.model import FOLLOWED, RUNNING, BatchState, CancelCause
 from batchctl.core.retry import LONGEST_PAUSE, is_due, poll_delay
 from batchctl.providers.base import BatchCheck, Phase
+from batchctl.providers.times import KEPT
 from batchctl.runs.accounts import look_elsewhere
 from batchctl.runs.collecting import collect
 from batchctl.runs.held import HeldRun
@@ -67,8 +68,23 @@ def _not_found(run: HeldRun, batch: BatchRow) -> None:
     """A batch not found again and again is in another account, or its results are gone; once or twice says nothing."""
     if batch.check_failures < GONE_LOOKS:
         run.elsewhere.pop(batch.number, None)
+    elif batch.state is BatchState.ABANDONED:
+        due = batch.expires_at or (batch.submitted_at or run.ctx.now()) + timedelta(days=1)
+        if batch.check_failures >= LOST_AFTER and batch.number not in run.elsewhere and run.ctx.now() >= due:
+            _let_go(run, batch, "the provider does not know it, or its answers, any more")
     elif batch.number not in run.elsewhere:
         _may_be_gone(run, batch)
+
+
+def _let_go(run: HeldRun, batch: BatchRow, why: str) -> None:
+    """Look no more at a given-up batch that cannot answer; until then its late answers were still taken."""
+    run.store.batches.collected(run.id, batch.number, at=run.ctx.now())
+    run.emit(
+        "batch.let_go",
+        f"batch {batch.number} ({batch.batch_id}), which was given up, is not looked at any more: {why}",
+        batch=batch.number,
+        data={"batch_id": batch.batch_id},
+    )
 
 
 def _may_be_gone(run: HeldRun, batch: BatchRow) -> None:
@@ -117,10 +133,10 @@ def _failed_look(run: HeldRun, batch: BatchRow, error: ProviderError, elsewhere:
         failures=failures,
         expires_at=None,
     )
+    looks = "a look failed" if failures == 1 else f"{failures:,} looks in a row failed"
     run.emit(
         "batch.look_failed",
-        f"batch {batch.number} ({batch.batch_id}): look {failures} in a row failed: {error.message}"
-        + (f"; {elsewhere}" if elsewhere else ""),
+        f"batch {batch.number} ({batch.batch_id}): {looks}: {error.message}" + (f"; {elsewhere}" if elsewhere else ""),
         batch=batch.number,
         level=Level.WARNING,
         data={"fault": str(error.fault), "status": error.status, "failures": failures},
@@ -144,7 +160,7 @@ async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         expires_at=check.expires_at,
         stalls_at=now + STALL if moved or stalled or batch.stalls_at is None else None,
     )
-    if stalled and check.phase is Phase.IN_PROGRESS:
+    if stalled and check.phase is Phase.IN_PROGRESS and batch.state in RUNNING:
         _say_stalled(run, batch, check)
     if not unchanged:
         run.emit(
@@ -154,6 +170,12 @@ async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
             data={"status": check.status, "counts": dict(check.counts)},
         )
     match check.phase:
+        case Phase.IN_PROGRESS | Phase.CANCELING if batch.state is BatchState.ABANDONED:
+            clock, started = check.server_time or now, check.created_at or batch.submitted_at or now
+            if clock >= started + KEPT:
+                _let_go(run, batch, f"it is still {check.status} when its answers would be deleted")
+        case Phase.FAILED if batch.state is BatchState.ABANDONED:
+            _let_go(run, batch, f"it is {check.status}")
         case Phase.IN_PROGRESS | Phase.CANCELING:
             await _watch_deadline(run, batch, check, now)
         case Phase.FAILED:

@@ -34,6 +34,8 @@ async def settle(run: HeldRun) -> bool:
         if not is_due(batch.next_check_at, run.ctx.now(), max(run.settings.interval, run.settings.settle_after)):
             clear = clear and (batch.state is BatchState.UNKNOWN or batch.number in run.elsewhere)
             continue
+        if batch.next_check_at is not None and batch.next_check_at > run.ctx.now():
+            run.store.batches.look_later(run.id, batch.number, run.ctx.now(), anew=True)  # that clock was wrong
         clear = await _settle_one(run, batch) and clear
     return clear
 
@@ -114,7 +116,10 @@ def _adopt(run: HeldRun, batch: BatchRow, created: Created, *, certain: bool) ->
 
 
 def _absent(run: HeldRun, batch: BatchRow, file_id: str | None) -> bool:
+    """One more list without a trace of the batch; enough of them settle an unknown create too."""
     now = run.ctx.now()
+    if batch.intent_at is not None and now < batch.intent_at:
+        return _unknown(run, batch, "the clock here was set back since it was sent, so nothing counts as absent", ())
     pause = timedelta(seconds=run.settings.settle_after / (LOOKS - 1))
     if run.store.batches.looked(run.id, batch.number, next_check_at=now + pause) < LOOKS:
         return batch.state is BatchState.UNKNOWN
@@ -155,8 +160,8 @@ def _unknown(run: HeldRun, batch: BatchRow, reason: str, candidates: tuple[str, 
             level=Level.ERROR,
             data={"candidates": list(candidates)},
         )
-    run.store.batches.looked(
-        run.id, batch.number, next_check_at=run.ctx.now() + timedelta(seconds=run.settings.interval)
+    run.store.batches.look_later(
+        run.id, batch.number, run.ctx.now() + timedelta(seconds=run.settings.interval), anew=True
     )
     return True
 
@@ -168,7 +173,8 @@ def needs_of_unknown(run: HeldRun) -> str | None:
         return None
     numbers = ", ".join(str(batch.number) for batch in unknown)
     return (
-        f"whether batch {numbers} was created is unknown: look at the provider's console, then "
+        f"whether batch {numbers} was created is unknown, and each poll asks the provider's lists again: look at its "
+        f"console, then "
         f"`batchctl adopt {run.name} BATCH_ID` if it is there, or "
         f"`batchctl adopt {run.name} --absent {unknown[0].number}` if it surely is not"
     )

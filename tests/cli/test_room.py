@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from batchctl.runs import verbs
-from batchctl.runs.context import Context, utc_now
-from tests.cli.passes import LATER, pass_until_quiet
+from tests.cli.passes import LATER, events, pass_until_quiet, poll_at
 from tests.conftest import Desk
 
 MakeDesk = Callable[..., Desk]
 PROVIDERS = pytest.mark.parametrize("provider", ["anthropic", "openai"])
 UPLOAD = "openai.files.upload"
 SOON = ("--interval", "0.001s")  # pauses shrink with the interval
-
-
-def events(desk: Desk, kind: str) -> list[dict[str, Any]]:
-    """The run's events of a kind."""
-    return [row for row in desk("events", "r", "--json").rows if row["kind"] == kind]
-
-
-def poll_at(desk: Desk, hours: float) -> None:
-    """One pass some hours from now by this machine's clock."""
-    ctx = Context(desk.folder / "state.db", lambda _: None, now=lambda: utc_now() + timedelta(hours=hours))
-    asyncio.run(verbs.poll(ctx, ["r"], wait=False, resubmit=False))
 
 
 def refusing(provider: str, times: int | None = None, **answer: Any) -> dict[str, Any]:
