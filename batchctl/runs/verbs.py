@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import partial
 
 from batchctl.core.errors import (
@@ -88,14 +87,18 @@ async def poll(
     *,
     wait: bool,
     resubmit: bool,
-    until: datetime | None = None,
+    limit: float | None = None,
 ) -> None:
     """One pass over the named runs (or all open ones); with `wait`, passes until they are settled.
+
+    Args:
+        limit: seconds to wait at most; a clock that is set meanwhile changes nothing.
 
     Raises:
         HeldError: another process holds a named run, or all of them.
         BatchctlError: the worst that befell a run, after every other run had its turn.
     """
+    until = None if limit is None else ctx.monotonic() + limit
     with Store.open(ctx.state_path) as store, Several(ctx, store, names) as several:
         try:
             await several.each(_recovered)
@@ -341,7 +344,7 @@ def raise_for_end(run: HeldRun) -> None:
     if not row.open:
         if row.failed:
             raise SomeFailedError(
-                f"run {run.name} is {row.state}: {row.succeeded:,} succeeded, {row.failed:,} failed of {row.planned:,}",
+                f"run {run.name} is {row.state}, but {row.failed:,} of its {counted(row.planned, 'item')} failed",
                 hint=f"`batchctl errors {run.name}` shows why",
             )
         return

@@ -58,6 +58,11 @@ def counted(planned: int, succeeded: int, failed: int) -> dict[str, int]:
 # Reading the item list
 
 
+def failed_looks(number: int) -> str:
+    """How so many failed looks in a row are told."""
+    return "a look failed" if number == 1 else f"{number} looks in a row failed"
+
+
 @PROVIDERS
 @pytest.mark.parametrize(
     "data",
@@ -378,7 +383,7 @@ def test_a_batch_that_is_not_found_for_a_while_is_waited_for(make_desk: MakeDesk
     desk.start("submit", desk.items(3))
     desk.simulator.advance(LATER)
     for number in (1, 2):
-        assert f"look {number} in a row failed" in desk("poll", "--resubmit").err
+        assert failed_looks(number) in desk("poll", "--resubmit").err
         assert desk.status()["counts"]["open"] == 3
     desk("poll", "--resubmit")
     assert desk.creates() == 1
@@ -400,7 +405,7 @@ def test_an_outage_does_not_end_the_wait(make_desk: MakeDesk, provider: str) -> 
     desk.simulator.advance(LATER)
     for number in (1, 2, 3):
         said = desk("poll", "--resubmit").err
-        assert f"look {number} in a row failed" in said
+        assert failed_looks(number) in said
         assert batch["batch_id"] in said
     desk("poll", "--resubmit")
     assert desk.creates() == 1
