@@ -14,7 +14,7 @@ import click
 from batchctl.cli.text import age, commands_for, error_table, safe
 from batchctl.core.errors import BatchctlError, HeldError, InputError
 from batchctl.core.events import Event, Level
-from batchctl.core.model import BatchState, RunState
+from batchctl.core.model import MAY_ANSWER, BatchState, RunState
 from batchctl.core.words import counted
 from batchctl.runs import reading
 from batchctl.runs.context import Context
@@ -29,7 +29,7 @@ _SHOWN = {
     BatchState.SUBMITTING: "whose create is being settled",
     BatchState.UNKNOWN: "whose create is unknown",
 }
-_LOOKED_AT = (BatchState.IN_PROGRESS, BatchState.CANCELING, BatchState.ENDED, BatchState.SUBMITTING)
+_LOOKED_AT = MAY_ANSWER - {BatchState.UNKNOWN}
 
 
 def runs_of(state: Path, names: Sequence[str]) -> list[RunRow]:

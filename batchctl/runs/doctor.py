@@ -17,6 +17,7 @@ from batchctl.runs.doctor_spool import check_spool
 from batchctl.runs.findings import Finding
 from batchctl.runs.held import HeldRun, hold
 from batchctl.runs.planning import discard_plan, was_accepted
+from batchctl.runs.reading import no_run
 from batchctl.runs.recalling import older_entries, recall
 from batchctl.runs.recovering import recover
 from batchctl.runs.settling import settle
@@ -46,7 +47,7 @@ async def examine(ctx: Context, name: str | None, *, repair: bool) -> list[Findi
         found += _unplanned(ctx, store, name, repair=repair)
         rows = [row for row in store.runs.all() if row.state is not RunState.PLANNING and name in (None, row.name)]
         if name is not None and not rows and not found:
-            raise InputError(f"no run {name!r} in {ctx.state_path}", hint="`batchctl status` lists the runs")
+            raise no_run(store, name)
         for row in rows:
             try:
                 with hold(ctx, store, row.name) as run:

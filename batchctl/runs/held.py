@@ -23,6 +23,7 @@ from batchctl.files.sentlog import SentLog
 from batchctl.providers import registry
 from batchctl.providers.base import Account, BatchLimits, BatchProvider, RequestFormat, SyncProvider
 from batchctl.runs.context import Context
+from batchctl.runs.reading import run_named
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import BatchRow, RunRow
 from batchctl.state.store import Store
@@ -231,10 +232,7 @@ def hold_locked(ctx: Context, store: Store, name: str) -> Iterator[HeldRun]:
     Raises:
         StorageError: its result files are damaged in a way only `doctor` may mend.
     """
-    row = store.runs.get(name)
-    if row is None:
-        raise InputError(f"no run {name!r} in {ctx.state_path}", hint="`batchctl status` lists the runs")
-    run = HeldRun(ctx, store, row)
+    run = HeldRun(ctx, store, run_named(store, name))
     try:
         yield run
     finally:
@@ -249,8 +247,7 @@ def hold(ctx: Context, store: Store, name: str) -> Iterator[HeldRun]:
         HeldError: another process holds it.
         InputError: there is no such run, or its planning died.
     """
-    if store.runs.get(name) is None:
-        raise InputError(f"no run {name!r} in {ctx.state_path}", hint="`batchctl status` lists the runs")
+    run_named(store, name)  # before its folder is made
     with RunLock(workdir(ctx.state_path, name) / "lock"):
         _refuse_half_planned(store, name)
         with hold_locked(ctx, store, name) as run:

@@ -61,8 +61,13 @@ def run_named(store: Store, name: str) -> RunRow:
     """
     row = store.runs.get(name)
     if row is None:
-        raise InputError(f"no run {name!r} in {store.path}", hint="`batchctl status` lists the runs")
+        raise no_run(store, name)
     return row
+
+
+def no_run(store: Store, name: str) -> InputError:
+    """The refusal of a name that no run has."""
+    return InputError(f"no run {name!r} in {store.path}", hint="`batchctl status` lists the runs")
 
 
 def status_of(store: Store, row: RunRow) -> dict[str, Any]:
