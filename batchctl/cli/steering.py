@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
 
 import click
 
@@ -11,7 +10,7 @@ from batchctl.cli.env import option, state_options
 from batchctl.cli.options import DURATION
 from batchctl.cli.session import work
 from batchctl.cli.standing import runs_of, say_standing
-from batchctl.runs.context import Context, utc_now
+from batchctl.runs.context import Context
 from batchctl.state.rows import RunRow
 
 RUNS = click.argument("runs", nargs=-1, metavar="[RUN…]")
@@ -36,12 +35,11 @@ def poll(ctx: click.Context, runs: tuple[str, ...], wait_limit: float | None, *,
     options = state_options(ctx)
     rows = runs_of(options["state"], runs)
     wait = wait or wait_limit is not None
-    until = None if wait_limit is None else utc_now() + timedelta(seconds=wait_limit)
 
     async def verb(c: Context) -> None:
         if wait and (waited_for := [row for row in rows if row.finished_at is None]):
             say_standing(c, waited_for)
-        await verbs.poll(c, runs, wait=wait, resubmit=again, until=until)
+        await verbs.poll(c, runs, wait=wait, resubmit=again, limit=wait_limit)
         say_standing(c, rows)
 
     work(options, verb, simulate=simulated(rows), goes_on=True, several=len(rows) > 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -71,6 +72,7 @@ class Context:
         state_path: the state file.
         emit: where events go.
         now: wall clock, aware and in UTC.
+        monotonic: seconds that only go forward, for how long something takes.
         simulator: the simulator's address by provider, when it runs inside this process.
     """
 
@@ -78,6 +80,7 @@ class Context:
     emit: Emit
     stop: Stop = field(default_factory=Stop)
     now: Callable[[], datetime] = utc_now
+    monotonic: Callable[[], float] = time.monotonic
     random: random.Random = field(default_factory=random.Random)
     simulator: Mapping[str, str] = field(default_factory=dict)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from batchctl.core.errors import BatchctlError, Fault, ProviderError, SystemicError
 from batchctl.core.events import Level
@@ -127,13 +126,13 @@ async def until_settled(
     *,
     resubmit: bool,
     failed: Callable[[HeldRun, BatchctlError], None],
-    until: datetime | None = None,
+    until: float | None = None,
 ) -> None:
     """Pass after pass over all runs, each left out when it is settled or only a person can move it on.
 
     Args:
         failed: takes the error that ended one run's wait; the others go on.
-        until: give up waiting then; the runs go on with the next command.
+        until: give up waiting then, by the monotonic clock; the runs go on with the next command.
     """
     waiting = list(runs)
     while waiting:
@@ -155,11 +154,11 @@ async def until_settled(
             return
 
 
-async def _sleep(runs: Sequence[HeldRun], pause: float, until: datetime | None) -> bool:
+async def _sleep(runs: Sequence[HeldRun], pause: float, until: float | None) -> bool:
     """Wait until something is due; false when the wait has run out."""
     ctx = runs[0].ctx
     if until is not None:
-        left = (until - ctx.now()).total_seconds()
+        left = until - ctx.monotonic()
         if left <= 0:
             return False
         pause = min(pause, left)
