@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import urllib.request
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from batchctl.core.errors import StillOpenError
+from batchctl.runs import verbs
+from batchctl.runs.context import Context, Stop, utc_now
 from tests.cli.passes import LATER, events, pass_until_quiet, poll_at
 from tests.conftest import MODELS, Desk
 
@@ -149,3 +154,31 @@ def test_a_given_up_batch_nobody_knows_is_let_go(make_desk: MakeDesk, provider: 
     before = looks(desk)
     desk("poll")
     assert looks(desk) == before
+
+
+class Waits(Stop):
+    """Time that passes only where somebody waits."""
+
+    passed = 0.0
+
+    async def wait(self, seconds: float) -> None:
+        """Let it pass."""
+        self.passed += seconds
+
+
+@pytest.mark.parametrize("jump", [-24, 24])
+def test_a_wait_ends_by_a_clock_nobody_sets(make_desk: MakeDesk, jump: float) -> None:
+    """`--wait-limit` counts what has passed: setting the wall clock adds nothing and ends nothing."""
+    desk = make_desk()
+    desk.start("submit", desk.items(1))
+    waits = Waits()
+    ctx = Context(
+        desk.folder / "state.db",
+        lambda _: None,
+        stop=waits,
+        now=lambda: utc_now() + timedelta(hours=jump if waits.passed else 0, seconds=waits.passed),
+        monotonic=lambda: waits.passed,
+    )
+    with pytest.raises(StillOpenError):
+        asyncio.run(verbs.poll(ctx, ["r"], wait=True, resubmit=False, limit=5.0))
+    assert waits.passed == pytest.approx(5.0)
