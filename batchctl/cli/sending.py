@@ -10,6 +10,7 @@ import click
 from batchctl.cli.env import option, state_options
 from batchctl.cli.options import BATCH_OPTIONS, INPUT_OPTIONS, RUN_OPTIONS, settings_from, with_options
 from batchctl.cli.session import work
+from batchctl.core.errors import InputError
 from batchctl.runs.naming import free_name, made_name
 from batchctl.runs.planning import PlanRequest
 
@@ -25,7 +26,14 @@ def plan_request(options: dict[str, Any], items: tuple[str, ...], given: dict[st
     out = given.get("out") or str(Path("runs") / name)
     if "://" not in out:
         out = str(Path(out).absolute())
+    _refuse_twice(items)
     return PlanRequest(name=name, items=items, settings=settings, out=out, format=given["input_format"])
+
+
+def _refuse_twice(items: tuple[str, ...]) -> None:
+    """An input given twice has every id twice; that is better said in one line."""
+    if twice := next((path for path in items if items.count(path) > 1), None):
+        raise InputError(f"{twice} is given twice", hint="name each file once")
 
 
 @click.command()
@@ -81,5 +89,6 @@ def plan(items: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     from batchctl.cli.planning import show_plan
     from batchctl.runs.planning import survey
 
+    _refuse_twice(items)
     request = PlanRequest("plan", items, settings_from(given), out="", format=given["input_format"])
     show_plan(request, survey(request), as_json=as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from batchctl.core.errors import SystemicError
@@ -15,6 +16,8 @@ from batchctl.runs.recording import Slice
 from batchctl.runs.splitting import halve, halve_for_room
 from batchctl.runs.submitting import pause_for_room
 from batchctl.state.rows import BatchRow
+
+NAMED = 3  # kinds of faults, and lines of each, that are told
 
 
 async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
@@ -44,7 +47,7 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
             at=run.ctx.now(),
         )
     await discard_file(run, batch)
-    reasons = "; ".join(_said(fault) for fault in check.faults[:5]) or "the provider gave no reason"
+    reasons = _said(check.faults) or "the provider gave no reason"
     run.emit(
         "batch.rejected",
         f"batch {batch.number} ({batch.batch_id}) was refused whole, nothing ran: {reasons}",
@@ -55,13 +58,26 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
     if not guilty and not shifted and not given_up:
         raise SystemicError(
             f"batch {batch.number} was refused by the provider: {reasons}",
-            hint="every item stays open; correct the settings and give the same command again",
+            hint="every item stays open: the same command goes on once the account allows it; what the request itself "
+            "asks for is changed in a new run (--new, or another --name)",
         )
 
 
-def _said(fault: BatchFault) -> str:
-    where = "" if fault.line is None else f" (line {fault.line})"
-    return f"{fault.code}{where}: {fault.message}"
+def _said(faults: Sequence[BatchFault]) -> str:
+    """The first kinds of faults, each with the first of its lines."""
+    kinds: dict[tuple[str | None, str], list[int]] = {}
+    for fault in faults:
+        lines = kinds.setdefault((fault.code, fault.message), [])
+        if fault.line is not None:
+            lines.append(fault.line)
+    return "; ".join(f"{code}{_places(lines)}: {message}" for (code, message), lines in list(kinds.items())[:NAMED])
+
+
+def _places(lines: list[int]) -> str:
+    if not lines:
+        return ""
+    more = f" and {len(lines) - NAMED:,} more" if len(lines) > NAMED else ""
+    return f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines[:NAMED]))}{more})"
 
 
 def _items_at_fault(run: HeldRun, batch: BatchRow, faults: tuple[BatchFault, ...]) -> dict[int, BatchFault]:
