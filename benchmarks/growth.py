@@ -23,6 +23,7 @@ def run(bench: Bench) -> None:
     sizes = [bench.items // 10**step for step in reversed(range(STEPS)) if bench.items // 10**step >= 10_000]
     table = {size: _life(bench, size) for size in sizes}
     print(_markdown(table))
+    bench.note(_markdown(table))
     largest, before = sizes[-1], sizes[-2] if len(sizes) > 1 else sizes[-1]
     for stage in table[largest]:
         _judge(bench, stage, largest, before, table[largest][stage], table[before][stage])

@@ -62,6 +62,10 @@ class Bench:
         self.figures.append(Figure(stage, measured, target, met))
         self.figures[-1].show()
 
+    def note(self, text: str) -> None:
+        """Add Markdown that stands below the table."""
+        self.figures.append(Figure("", text, "", None))
+
     def input(self, count: int, size: int) -> Path:
         """A file of items, made on first use; later scripts of the same run find it."""
         path = self.folder / f"items-{count}-{size}.jsonl"
@@ -128,8 +132,8 @@ class Pairs:
 
     def __str__(self) -> str:
         return (
-            f"{self.wall:.2f} of the bare loop (CPU {self.cpu:.2f}); {self.ours.seconds:.1f} s against "
-            f"{self.bare.seconds:.1f} s, peak {self.ours.rss_mb:.0f} MB"
+            f"{self.wall:.2f} (CPU {self.cpu:.2f}); {self.ours.seconds:.1f} s (CPU {self.ours.cpu:.1f}) against "
+            f"{self.bare.seconds:.1f} s (CPU {self.bare.cpu:.1f}), peak {self.ours.rss_mb:.0f} MB"
         )
 
 
