@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
@@ -13,7 +14,7 @@ import click
 import msgspec
 
 from batchctl.cli.env import option, state_options
-from batchctl.cli.text import age, commands_for, error_table, safe, table, table_lines
+from batchctl.cli.text import age, commands_for, error_table, json_safe, safe, table, table_lines
 from batchctl.core.model import ItemState, Outcome
 from batchctl.runs import reading
 from batchctl.state.rows import BatchRow, stamp
@@ -29,7 +30,7 @@ def _open(ctx: click.Context) -> Store:
 
 def _json_lines(rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
-        click.echo(msgspec.json.encode(row).decode())
+        click.echo(json_safe(msgspec.json.encode(row).decode()))
 
 
 @click.command()
@@ -214,6 +215,10 @@ def _pour(ctx: click.Context, run: str, name: str, *, ordered: bool) -> None:
         chunks: Iterator[bytes] = (
             reading.ordered_lines(state, store, row, name) if ordered else reading.result_lines(state, row, name)
         )
+        if sys.stdout.isatty():
+            for text in codecs.iterdecode(chunks, "utf-8", "replace"):
+                click.echo(json_safe(text), nl=False)
+            return
         out = sys.stdout.buffer
         for chunk in chunks:
             out.write(chunk)

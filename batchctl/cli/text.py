@@ -13,6 +13,7 @@ from typing import Any
 MEASURED = 1_000  # rows of a long table that decide how wide its columns are
 SHOWN_OF_A_MESSAGE = 120
 
+_JSON_CONTROL = re.compile("[\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
@@ -27,6 +28,11 @@ def commands_for(text: str, state: Path | None) -> str:
 def safe(text: str) -> str:
     """Text with control characters and direction marks escaped, so that an id or answer cannot steer a terminal."""
     return _CONTROL.sub(_escaped, text)
+
+
+def json_safe(text: str) -> str:
+    """JSON that says the same with escapes where a terminal would obey; JSON itself escapes only the first 32."""
+    return _JSON_CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -51,8 +55,8 @@ def test_a_key_the_provider_echoes_is_nowhere(
     desk("resubmit", "r")
     desk.simulator.advance(LATER)
     desk("poll")
-    said = "".join(desk(*verb).out for verb in (["show", "r"], ["events", "r", "--json"], ["status", "--json"]))
-    assert SECRET not in said
+    reading = (["show", "r"], ["events", "r", "--json"], ["status", "--json"], ["report", "r"], ["doctor"])
+    assert SECRET not in "".join(desk(*verb).out for verb in reading)
     assert SECRET.encode() not in everything(desk.folder)
 
 
@@ -96,6 +100,25 @@ def test_nothing_hostile_steers_the_terminal(make_desk: MakeDesk, provider: str)
     for sign in ("\x1b", "\x07", "\x9b", "\u202e"):
         assert sign not in said
     assert {line["id"] for line in desk.lines("results.jsonl")} == {EVIL, "b"}
+
+
+@pytest.mark.slow
+def test_json_on_a_terminal_steers_nothing(make_desk: MakeDesk) -> None:
+    """JSON escapes the first 32 characters by itself; on a terminal the others are escaped too, and say the same."""
+    desk = make_desk()
+    desk.start("submit", desk.items([{"id": EVIL, "text": EVIL}]))
+    desk.simulator.advance(LATER)
+    desk("poll")
+    assert json.loads(desk("items", "r", "--json").out)["id"] == EVIL
+    for verb in (["results", "r"], ["items", "r", "--json"]):
+        leader, follower = pty.openpty()
+        line = [sys.executable, "-m", "batchctl", "--state", str(desk.folder / "state.db"), *verb]
+        subprocess.run(line, stdout=follower, check=True)
+        os.close(follower)
+        said = os.read(leader, 65_536).decode()
+        os.close(leader)
+        assert not any(sign in said for sign in ("\x1b", "\x07", "\x9b", "\u202e"))
+        assert json.loads(said)["id"] == EVIL
 
 
 @pytest.mark.parametrize("name", ["../up", "a/b", "..", ".hidden", "/abs", "x" * 101, "a\nb", "-x"])
