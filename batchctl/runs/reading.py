@@ -67,7 +67,11 @@ def run_named(store: Store, name: str) -> RunRow:
 
 def no_run(store: Store, name: str) -> InputError:
     """The refusal of a name that no run has."""
-    return InputError(f"no run {name!r} in {store.path}", hint="`batchctl status` lists the runs")
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, [run.name for run in store.runs.all()], n=1)
+    meant = f"did you mean {close[0]!r}? " if close else ""
+    return InputError(f"no run {name!r} in {store.path}", hint=f"{meant}`batchctl status` lists the runs")
 
 
 def status_of(store: Store, row: RunRow) -> dict[str, Any]:

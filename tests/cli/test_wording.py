@@ -122,6 +122,8 @@ def test_mistyped_commands_and_places(make_desk: MakeDesk) -> None:
     assert "--state" in desk("--state", "", "status", code=2).err
     items = desk.items(2)
     assert "given twice" in desk.start("submit", items, items, code=2).err
+    desk.start("submit", items, name="tickets")
+    assert "did you mean 'tickets'" in desk("show", "ticket", code=2).err
 
 
 def test_adopting_what_the_provider_does_not_know(make_desk: MakeDesk) -> None:
