@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 from batchctl.core.errors import SystemicError
@@ -15,7 +15,7 @@ from batchctl.runs.lines import members
 from batchctl.runs.recording import Slice
 from batchctl.runs.splitting import halve, halve_for_room
 from batchctl.runs.submitting import pause_for_room
-from batchctl.state.rows import BatchRow
+from batchctl.state.rows import BatchRow, Member
 
 NAMED = 3  # kinds of faults, and lines of each, that are told
 
@@ -24,7 +24,7 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
     """Sort out a refusal: wait for room, fail the items at fault, or stop the run.
 
     Raises:
-        SystemicError: the refusal names no item, so sending the same again could not succeed (field report 37).
+        SystemicError: a fault names no item, so sending the rest again could not succeed (field report 37).
     """
     given_up = batch.state is BatchState.CANCELING
     if check.queue_full and not given_up:
@@ -37,7 +37,10 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         await halve(run, batch, f"refused as too large: {check.faults[0].message}")
         return
     shifted = run.store.items.count_members(run.id, batch.number) != batch.requests
-    guilty = {} if shifted or check.systemic else _items_at_fault(run, batch, check.faults)
+    at = {} if shifted else _members_at(run, batch, check.faults)
+    by_line = {fault.line: fault for fault in check.faults if not check.systemic}
+    guilty = {member.seq: by_line[line] for line, member in at.items() if line in by_line}
+    unexplained = not guilty or any(fault.line is None for fault in check.faults)
     with run.store.transaction(durable=True):
         _fail(run, batch, guilty)
         run.store.batches.reject(
@@ -47,7 +50,7 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
             at=run.ctx.now(),
         )
     await discard_file(run, batch)
-    reasons = _said(check.faults) or "the provider gave no reason"
+    reasons = _said(check.faults, at) or "the provider gave no reason"
     run.emit(
         "batch.rejected",
         f"batch {batch.number} ({batch.batch_id}) was refused whole, nothing ran: {reasons}",
@@ -55,44 +58,43 @@ async def rejected(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         level=Level.ERROR,
         data={"batch_id": batch.batch_id, "faults": len(check.faults), "items_at_fault": len(guilty)},
     )
-    if not guilty and not shifted and not given_up:
+    if unexplained and not shifted and not given_up:
         raise SystemicError(
             f"batch {batch.number} was refused by the provider: {reasons}",
-            hint="every item stays open: the same command goes on once the account allows it; what the request itself "
-            "asks for is changed in a new run (--new, or another --name)",
+            hint="the items not named stay open: the same command goes on once the account allows it; what the request "
+            "itself asks for is changed in a new run (--new, or another --name)",
         )
 
 
-def _said(faults: Sequence[BatchFault]) -> str:
-    """The first kinds of faults, each with the first of its lines."""
+def _said(faults: Sequence[BatchFault], at: Mapping[int, Member]) -> str:
+    """The first kinds of faults, each with the first of its lines and the items behind them."""
     kinds: dict[tuple[str | None, str], list[int]] = {}
     for fault in faults:
         lines = kinds.setdefault((fault.code, fault.message), [])
         if fault.line is not None:
             lines.append(fault.line)
-    return "; ".join(f"{code}{_places(lines)}: {message}" for (code, message), lines in list(kinds.items())[:NAMED])
+    return "; ".join(f"{code}{_places(lines, at)}: {message}" for (code, message), lines in list(kinds.items())[:NAMED])
 
 
-def _places(lines: list[int]) -> str:
+def _places(lines: list[int], at: Mapping[int, Member]) -> str:
     if not lines:
         return ""
     more = f" and {len(lines) - NAMED:,} more" if len(lines) > NAMED else ""
-    return f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines[:NAMED]))}{more})"
+    items = ", ".join(at[line].id for line in lines[:NAMED] if line in at)
+    behind = f": {items}" if items else ""
+    return f" ({'line' if len(lines) == 1 else 'lines'} {', '.join(map(str, lines[:NAMED]))}{behind}{more})"
 
 
-def _items_at_fault(run: HeldRun, batch: BatchRow, faults: tuple[BatchFault, ...]) -> dict[int, BatchFault]:
-    """The items behind the line numbers of a refusal, by seq; only while the batch holds what was sent."""
-    by_line = {fault.line: fault for fault in faults if fault.line is not None}
-    if not by_line:
-        return {}
-    last = max(by_line)
-    guilty: dict[int, BatchFault] = {}
+def _members_at(run: HeldRun, batch: BatchRow, faults: tuple[BatchFault, ...]) -> dict[int, Member]:
+    """The items behind the line numbers of a refusal, by line; only while the batch holds what was sent."""
+    wanted = {fault.line for fault in faults if fault.line is not None}
+    found: dict[int, Member] = {}
     for line, member in enumerate(members(run, batch), start=1):
-        if line in by_line:
-            guilty[member.seq] = by_line[line]
-        if line >= last:
+        if len(found) == len(wanted):
             break
-    return guilty
+        if line in wanted:
+            found[line] = member
+    return found
 
 
 def _fail(run: HeldRun, batch: BatchRow, guilty: dict[int, BatchFault]) -> None:

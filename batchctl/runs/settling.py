@@ -145,7 +145,8 @@ def _absent(run: HeldRun, batch: BatchRow, file_id: str | None) -> bool:
         raise SystemicError(
             f"{lost} creates of batch {batch.number} in a row came to nothing ({run.row.provider}, model "
             f"{run.row.model}, {run.row.endpoint})",
-            hint="is the model's name right and the service up? The same command goes on; every item stays open",
+            hint="is the model's name right and the service up? A weak line may need a new run with a lower "
+            "--max-bytes. The same command goes on; every item stays open",
         )
     return True
 
