@@ -167,8 +167,8 @@ def items(ctx: click.Context, run: str, state: str | None, outcome: str | None, 
         by_number = {batch.number: batch for batch in store.batches.all(row.id)}
         found = (
             reading.item_as_dict(item, by_number)
-            for item in reading.items_of(
-                store, row, ItemState(state) if state else None, Outcome(outcome) if outcome else None
+            for item in store.items.each(
+                row.id, state=ItemState(state) if state else None, outcome=Outcome(outcome) if outcome else None
             )
         )
         if as_json:

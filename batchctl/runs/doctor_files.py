@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,7 +58,7 @@ def check_file(run: HeldRun, state: ItemState) -> FileCheck:
         if size < recorded:
             check.problems.append(f"{check.path} is shorter than counted ({size:,} bytes of {recorded:,})")
         _read(run, check)
-    check.lost = [row for row in _items(run, state) if row.seq not in check.kept]
+    check.lost = [row for row in run.store.items.each(run.id, state=state) if row.seq not in check.kept]
     return check
 
 
@@ -79,7 +78,7 @@ def _read(run: HeldRun, check: FileCheck) -> None:
                 page = []
     _match(run, check, page)
     if nameless:
-        for row in _items(run, check.state):
+        for row in run.store.items.each(run.id, state=check.state):
             if row.id is None and row.out_offset in nameless:
                 line = nameless.pop(row.out_offset)
                 check.kept[row.seq] = (line.offset, line.length)
@@ -100,13 +99,6 @@ def _match(run: HeldRun, check: FileCheck, page: list[NumberedLine]) -> None:
         check.kept[row.seq] = (line.offset, line.length)
         if (row.out_offset, row.out_length) != (line.offset, line.length) and len(check.problems) < NAMED:
             check.problems.append(f"{check.path} line {line.number}: item {row.id!r} is not where it was written")
-
-
-def _items(run: HeldRun, state: ItemState) -> Iterator[ItemRow]:
-    after = 0
-    while page := run.store.items.page(run.id, state=state, after_seq=after, limit=PAGE):
-        yield from page
-        after = page[-1].seq
 
 
 def findings_of(run: HeldRun, check: FileCheck) -> list[Finding]:

@@ -22,7 +22,6 @@ from batchctl.runs.held import HeldRun
 from batchctl.runs.lines import names
 from batchctl.state.rows import ItemRow
 
-PAGE = 5_000
 NAMED = 10
 
 
@@ -58,7 +57,14 @@ def check_spool(run: HeldRun, *, repair: bool) -> list[Finding]:
 
 def _size_of(run: HeldRun) -> str:
     size = run.spool.stat().st_size
-    needed = max((row.offset + (row.length or 0) + 1 for row in _open(run) if row.offset is not None), default=0)
+    needed = max(
+        (
+            row.offset + (row.length or 0) + 1
+            for row in run.store.items.each(run.id, state=ItemState.OPEN)
+            if row.offset is not None
+        ),
+        default=0,
+    )
     return f"is shorter than counted ({size:,} bytes, {needed:,} are needed)" if size < needed else "is damaged"
 
 
@@ -73,16 +79,9 @@ def _tally(rows: Iterator[ItemRow]) -> tuple[int, str]:
     return total, ", ".join(shown) + more
 
 
-def _open(run: HeldRun) -> Iterator[ItemRow]:
-    after = 0
-    while page := run.store.items.page(run.id, state=ItemState.OPEN, after_seq=after, limit=PAGE):
-        yield from page
-        after = page[-1].seq
-
-
 def _broken(run: HeldRun, spool: SpoolMender) -> Iterator[ItemRow]:
     """The open items whose request is not where it was written, in input order."""
-    for row in _open(run):
+    for row in run.store.items.each(run.id, state=ItemState.OPEN):
         if row.offset is None or row.length is None:
             continue
         line = spool.line(row.offset, row.length)

@@ -22,7 +22,6 @@ from batchctl.state.items import ERROR_GROUPS
 from batchctl.state.rows import BatchRow, ErrorGroup, ItemRow, RunRow, stamp, stamp_or_none
 from batchctl.state.store import Store
 
-PAGE = 5_000
 REFUSED = "refused"
 _VARYING = re.compile(r"id '.*' stands|id \".*\" stands|\d+")
 
@@ -126,7 +125,7 @@ def _refused_groups(store: Store, row: RunRow) -> list[ErrorGroup]:
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], str] = {}
     with _recorded(store.path, row, "errors.jsonl", row.errors_bytes) as file:
-        for item in items_of(store, row, ItemState.FAILED, None):
+        for item in store.items.each(row.id, state=ItemState.FAILED):
             if item.attempts or item.out_offset is None or item.out_length is None:
                 continue
             error = _ERROR.decode(read_line(file, item.out_offset, item.out_length)).error
@@ -160,14 +159,6 @@ def batch_as_dict(batch: BatchRow) -> dict[str, Any]:
         "collected_at": stamp_or_none(batch.collected_at),
         "faults": batch.faults,
     }
-
-
-def items_of(store: Store, row: RunRow, state: ItemState | None, outcome: Outcome | None) -> Iterator[ItemRow]:
-    """The items of a run in input order, a page at a time."""
-    after = 0
-    while page := store.items.page(row.id, state=state, outcome=outcome, after_seq=after, limit=PAGE):
-        yield from page
-        after = page[-1].seq
 
 
 def item_as_dict(item: ItemRow, batches: dict[int, BatchRow]) -> dict[str, Any]:
@@ -207,7 +198,7 @@ def ordered_lines(ctx_state: Path, store: Store, row: RunRow, name: str) -> Iter
     state = ItemState.SUCCEEDED if name == "results.jsonl" else ItemState.FAILED
     end = row.results_bytes if name == "results.jsonl" else row.errors_bytes
     with _recorded(ctx_state, row, name, end) as file:
-        for item in items_of(store, row, state, None):
+        for item in store.items.each(row.id, state=state):
             if item.out_offset is not None and item.out_length is not None:
                 yield read_line(file, item.out_offset, item.out_length) + b"\n"
 

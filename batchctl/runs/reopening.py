@@ -5,13 +5,10 @@ Asked for by a person (`resubmit --failed`), or by a late answer of a batch that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from batchctl.core.model import ItemState
 from batchctl.runs.held import HeldRun
-from batchctl.state.rows import ItemRow
-
-PAGE = 20_000
 
 
 def take_back(run: HeldRun, seqs: Sequence[int], then: Callable[[], None] | None = None) -> None:
@@ -29,7 +26,7 @@ def take_back(run: HeldRun, seqs: Sequence[int], then: Callable[[], None] | None
     leaving = frozenset(seqs)
     places = sorted(
         (row.out_offset, row.out_length, row.seq)
-        for row in _failed(run)
+        for row in run.store.items.each(run.id, state=ItemState.FAILED)
         if row.out_offset is not None and row.out_length is not None and row.seq not in leaving
     )
     offsets = run.errors.stage((offset, length) for offset, length, _ in places)
@@ -48,11 +45,4 @@ def take_back(run: HeldRun, seqs: Sequence[int], then: Callable[[], None] | None
 
 def requestable(run: HeldRun) -> list[int]:
     """The failed items that were requests, so that they can be sent again; bad records cannot."""
-    return [row.seq for row in _failed(run) if row.offset is not None]
-
-
-def _failed(run: HeldRun) -> Iterator[ItemRow]:
-    after = 0
-    while page := run.store.items.page(run.id, state=ItemState.FAILED, after_seq=after, limit=PAGE):
-        yield from page
-        after = page[-1].seq
+    return [row.seq for row in run.store.items.each(run.id, state=ItemState.FAILED) if row.offset is not None]

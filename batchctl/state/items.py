@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain
 
@@ -26,6 +26,7 @@ from batchctl.state.rows import (
 ERROR_GROUPS = 20
 ROWS_A_STATEMENT = 250
 OPENED = f"'{ItemState.OPEN}'"
+PAGE = 5_000
 
 
 class Items:
@@ -123,6 +124,13 @@ class Items:
             (run_id, after_seq, state, outcome, limit),
         )
         return [item_row(row) for row in rows]
+
+    def each(self, run_id: int, *, state: ItemState | None = None, outcome: Outcome | None = None) -> Iterator[ItemRow]:
+        """All items, or those in one state or with one outcome, in input order, read a page at a time."""
+        after = 0
+        while page := self.page(run_id, state=state, outcome=outcome, after_seq=after, limit=PAGE):
+            yield from page
+            after = page[-1].seq
 
     def pending(self, run_id: int, after_seq: int = 0, limit: int = 50_000) -> list[Member]:
         """Open items that are in no batch, in input order."""
