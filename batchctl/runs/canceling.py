@@ -7,6 +7,7 @@ from batchctl.core.events import Level
 from batchctl.core.model import BatchState, CancelCause
 from batchctl.runs.held import HeldRun
 from batchctl.runs.input_files import discard_file
+from batchctl.runs.recalling import recall
 
 
 async def withdraw_everything(run: HeldRun) -> None:
@@ -15,6 +16,7 @@ async def withdraw_everything(run: HeldRun) -> None:
     Raises:
         ProviderError: a systemic fault.
     """
+    recall(run)
     for batch in run.store.batches.in_state(run.id, BatchState.WAITING):
         run.store.batches.withdraw(run.id, batch.number)
         await discard_file(run, batch)

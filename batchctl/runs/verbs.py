@@ -29,6 +29,7 @@ from batchctl.runs.finishing import close_open_items, finish, is_settled
 from batchctl.runs.held import HeldRun, hold
 from batchctl.runs.planning import PlanRequest
 from batchctl.runs.polling import LOST_AFTER
+from batchctl.runs.recalling import recall, refuse_older_state
 from batchctl.runs.recovering import recover
 from batchctl.runs.reopening import requestable, take_back
 from batchctl.runs.several import Several
@@ -220,9 +221,12 @@ async def accept(ctx: Context, name: str) -> None:
 
     Raises:
         InputError: a batch may still answer.
+        StateError: one the state file does not know may.
     """
     with Store.open(ctx.state_path) as store, hold(ctx, store, name) as run:
         recover(run)
+        recall(run)
+        refuse_older_state(run)
         if is_settled(run.row):
             raise InputError(f"run {name} is {run.row.state} already", hint=f"see `batchctl show {name}`")
         _refuse_while_answers_may_come(run)

@@ -121,6 +121,7 @@ def spoil(kind: str, spool: Path) -> None:
         spool.write_bytes(b"\n".join([lines[1], lines[0], *lines[2:]]))
 
 
+@pytest.mark.slow
 @PROVIDERS
 @pytest.mark.parametrize("kind", ["gone", "cut", "zeros", "swapped"])
 @pytest.mark.parametrize("more", [[], ["--tag-ids"]], ids=["plain", "tagged"])

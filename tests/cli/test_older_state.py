@@ -57,6 +57,7 @@ def test_a_batch_sent_since_then_is_not_sent_again(make_desk: MakeDesk, provider
     assert desk.creates() == 3
 
 
+@pytest.mark.slow
 @PROVIDERS
 def test_the_other_lane_does_not_send_it_either(make_desk: MakeDesk, provider: str) -> None:
     """`fanout` takes batches that were never sent, and no others."""
@@ -72,6 +73,33 @@ def test_the_other_lane_does_not_send_it_either(make_desk: MakeDesk, provider: s
     end(desk, succeeded=4)
 
 
+@pytest.mark.slow
+@PROVIDERS
+@pytest.mark.parametrize("verb", ["cancel", "accept"])
+def test_closing_the_run_forgets_no_batch(make_desk: MakeDesk, provider: str, verb: str) -> None:
+    """`cancel` cancels a batch that waits in the copy but runs, and `accept` refuses while it may answer."""
+    desk = make_desk(provider)
+    desk.start("submit", desk.items(4), *ONE_WAITS)
+    copy_state(desk)
+    desk.simulator.advance(LATER)
+    desk("poll")
+    put_back(desk)
+    (desk.folder / "out" / "results.jsonl").write_bytes(b"")
+    desk(verb, "r", code=None)
+    if verb == "accept":
+        desk("poll")
+    for _ in range(5):
+        desk.simulator.advance(LATER)
+        desk("poll", "--wait-limit", "1s", code=None)
+    assert desk.creates() == 2
+    succeeded = sum(entry["outcome"] == "succeeded" for entry in desk.simulator.ledger())
+    assert desk.balanced()["counts"]["succeeded"] == succeeded
+    assert {row["batch_id"] for row in desk.simulator.ledger()} == {
+        row["batch_id"] for row in desk("batches", "r", "--json").rows
+    }
+
+
+@pytest.mark.slow
 @PROVIDERS
 @TAGS
 @pytest.mark.parametrize("collected", [False, True], ids=["at the provider", "collected"])
@@ -102,6 +130,7 @@ def test_a_resubmission_sent_since_then_stops_the_run(
     assert desk.creates() == 2
 
 
+@pytest.mark.slow
 def test_what_cannot_be_told_yet_stays_stopped(make_desk: MakeDesk) -> None:
     """Anthropic shows no ids before a batch has ended: until then nothing is sent, and doctor says why."""
     desk = make_desk(faults={"items": [{"custom_id": "i2", "kind": "api_error", "first_n_attempts": 1}]})
@@ -120,6 +149,7 @@ def test_what_cannot_be_told_yet_stays_stopped(make_desk: MakeDesk) -> None:
     assert desk.creates() == 2
 
 
+@pytest.mark.slow
 @PROVIDERS
 def test_a_sending_that_never_arrived_is_told(make_desk: MakeDesk, provider: str) -> None:
     """No list shows it, so `doctor` takes it back and the items go out."""
