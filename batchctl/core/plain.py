@@ -13,7 +13,7 @@ from batchctl.core.body import json_string
 
 Render = Callable[[Mapping[str, Any]], str]
 
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile(rb"\\(?=u[dD][89a-fA-F])")  # with one byte to begin with the search is faster
 _MAYBE_BLANK = (
     b' "\\ntrfbu0123456789abcdefABCDEF'  # the bytes of spaces and of their escapes, with the quotes around
     b"\xc2\x85\xa0\xe1\x9a\xe2\x81\x9f\xe3\x80\x82\x83\x84\x86\x87\x88\x89\x8a\xa8\xa9\xaf"  # Unicode's spaces
@@ -146,11 +146,10 @@ class Splicer:
     def _odd(slots: list[list[bytes]]) -> set[int]:
         """Places where a slot's token is no plain string, or where none of them is sure to be more than space."""
         odd: set[int] = set()
+        may_be_half = _SURROGATE.search
         blank = list(range(len(slots[0]))) if slots else []
         for column in slots:
             odd.update(place for place, token in enumerate(column) if token[:1] != b'"')
-            odd.update(
-                place for place, token in enumerate(column) if token.find(b"\\") >= 0 and _SURROGATE.search(token)
-            )
+            odd.update(place for place, token in enumerate(column) if may_be_half(token))
             blank = [place for place in blank if not column[place].strip(_MAYBE_BLANK)]
         return odd.union(blank)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from operator import add
 
 PART_TOKENS = 1_600  # an inline image or document, whatever its bytes (field report 134)
 TOKENS_A_BYTE = 0.25
@@ -26,12 +28,26 @@ def estimate_text(text: bytes) -> float:
 
     Bytes are counted, no text is interpreted, so no text can upset it (field report 137).
     """
-    return estimate_size(len(text), continuation_bytes(text))
+    return len(text) * TOKENS_A_BYTE + continuation_bytes(text) * TOKENS_A_CONTINUATION
 
 
-def estimate_size(size: int, continuation: int) -> float:
-    """`estimate_text` from the text's size in bytes, of which `continuation` continue a character."""
-    return size * TOKENS_A_BYTE + continuation * TOKENS_A_CONTINUATION
+def estimate_texts(columns: Sequence[Sequence[bytes]], before: int, size: int, continuation: int) -> list[int]:
+    """The whole tokens of many texts, each joined across columns; a loop of its own, because millions pass.
+
+    Args:
+        before: tokens of each to begin with.
+        size, continuation: bytes that each has besides the columns, and how many of them continue a character.
+    """
+    sizes, further = [size] * len(columns[0]), [continuation] * len(columns[0])
+    for column in columns:
+        sizes = list(map(add, sizes, map(len, column)))
+        if not b"".join(column).isascii():
+            more = [0 if text.isascii() else len(text) - len(text.translate(None, _CONTINUATION)) for text in column]
+            further = list(map(add, further, more))
+    return [
+        before + round(size * TOKENS_A_BYTE + more * TOKENS_A_CONTINUATION)
+        for size, more in zip(sizes, further, strict=True)
+    ]
 
 
 def continuation_bytes(text: bytes) -> int:

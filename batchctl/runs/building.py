@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from operator import add
 from typing import Any, Protocol
 
 import msgspec
@@ -14,7 +13,7 @@ from batchctl.core.ids import LONGEST_ID, id_text
 from batchctl.core.plain import Spliced
 from batchctl.core.reply import ReplyCheck
 from batchctl.core.template import Template, TemplateError
-from batchctl.core.tokens import continuation_bytes, estimate_size, estimate_text, estimate_tokens
+from batchctl.core.tokens import continuation_bytes, estimate_text, estimate_texts, estimate_tokens
 from batchctl.files.readers import Block, Record, decode
 from batchctl.providers.base import RequestFormat
 from batchctl.runs.settings import Settings
@@ -151,8 +150,7 @@ class _Rendered:
         self._fixed_tokens = estimate_tokens(before + after)
         prompt = self._splice.layout if self._splice else []
         self._layout = [before, *prompt, after]
-        texts = b"".join(part for part in prompt if isinstance(part, bytes))
-        self._prompt_size, self._prompt_further = len(texts), continuation_bytes(texts)
+        self._prompt_text = b"".join(part for part in prompt if isinstance(part, bytes))
 
     def _render_constant_system(self) -> bytes | None:
         """The system prompt's JSON, where no item changes it."""
@@ -192,11 +190,10 @@ class _Rendered:
 
     def _estimates(self, spliced: Spliced, count: int) -> list[int]:
         """The tokens of each request."""
-        sizes, further = [self._prompt_size] * count, [self._prompt_further] * count
-        for column in spliced.columns:
-            sizes = list(map(add, sizes, map(len, column)))
-            further = list(map(add, further, map(continuation_bytes, column)))
-        return [self._fixed_tokens + round(tokens) for tokens in map(estimate_size, sizes, further)]
+        if not spliced.columns:
+            return [self._fixed_tokens + round(estimate_text(self._prompt_text))] * count
+        size, further = len(self._prompt_text), continuation_bytes(self._prompt_text)
+        return estimate_texts(spliced.columns, self._fixed_tokens, size, further)
 
     def _mend(self, built: BuiltBlock, spliced: Spliced, lines: list[bytes], first_seq: int) -> None:
         """Make the few requests that cannot be spliced the slow way."""

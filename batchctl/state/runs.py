@@ -151,8 +151,8 @@ class Runs:
                 )
             except sqlite3.IntegrityError as error:
                 raise DuplicateIdError(self._duplicates(run_id)) from error
-            problems = verify.verify(self._db, run_id)
-            if problems:
+            if not verify.adds_up(self._db, run_id):
+                problems = verify.verify(self._db, run_id) or ["items are outside their batches"]
                 raise StaleStateError(f"the plan of run {run_id} does not add up: {problems[0]}")
 
     def move(self, run_id: int, target: RunState, *, needs: str | None, at: datetime) -> None:
