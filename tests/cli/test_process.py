@@ -59,7 +59,7 @@ def test_a_signal_saves_and_says_how_to_go_on(make_desk: MakeDesk, number: int, 
     _, err = process.communicate(timeout=30)
     assert process.returncode == code
     assert "msgbatch_" in err
-    assert "batchctl poll" in err
+    assert " poll --wait --resubmit r`" in err
     desk.simulator.advance(3600)
     desk("poll", "--wait")
     assert desk.creates() == 1
