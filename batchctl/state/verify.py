@@ -25,7 +25,8 @@ def adds_up(db: Database, run_id: int) -> bool:
     # The items of each batch lie between its first and its last, so this goes over them about once.
     wrong = db.row(
         "SELECT 1 FROM batches AS b WHERE run_id = ? AND requests <>"
-        " (SELECT count(*) FROM items WHERE run_id = b.run_id AND seq BETWEEN b.first_seq AND b.last_seq AND batch = b.number AND state = 'open') LIMIT 1",
+        " (SELECT count(*) FROM items WHERE run_id = b.run_id AND seq BETWEEN b.first_seq AND b.last_seq"
+        "  AND batch = b.number AND state = 'open') LIMIT 1",
         (run_id,),
     )
     return wrong is None
