@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
@@ -56,11 +57,11 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
         async with run.importing:
             tally = await import_file(run, batch, path)
         path.unlink(missing_ok=True)
-    if run.store.items.count_members(run.id, batch.number) and looks < LOOKS:
+    held = run.store.items.count_members(run.id, batch.number)
+    if held and (looks < LOOKS or _just_ended(run, batch)):
         run.emit(
             "batch.incomplete",
-            f"batch {batch.number} ended with {run.store.items.count_members(run.id, batch.number):,} requests "
-            "not in its results; looking again",
+            f"batch {batch.number} ended with {held:,} requests not in its results; looking again",
             batch=batch.number,
             level=Level.WARNING,
         )
@@ -72,6 +73,12 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
     await discard_file(run, batch)
     _report(run, batch.number)
     return True
+
+
+def _just_ended(run: HeldRun, batch: BatchRow) -> bool:
+    """Whether its looks may have come in quick succession, so that what is missing may only be late."""
+    patience = timedelta(seconds=(LOOKS - 1) * run.settings.interval)
+    return batch.ended_at is not None and run.ctx.now() < batch.ended_at + patience
 
 
 def _answered_without_results(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:

@@ -14,6 +14,7 @@ from batchctl.runs.canceling import withdraw_everything
 from batchctl.runs.context import InterruptedRunError
 from batchctl.runs.finishing import finish_if_settled, is_settled
 from batchctl.runs.held import HeldRun
+from batchctl.runs.input_files import discard_leftovers
 from batchctl.runs.packing_pending import pack_pending
 from batchctl.runs.polling import look_at_batches, needs_of_gone
 from batchctl.runs.recalling import recall, refuse_older_state
@@ -58,6 +59,7 @@ async def one_pass(run: HeldRun, *, look: bool, resubmit: bool, all_batches: boo
             raise
         stop(run, error)
         raise SystemicError(error.message, hint=error.hint) from error
+    await discard_leftovers(run)
     finish_if_settled(run)
     _say_what_it_needs(run)
 

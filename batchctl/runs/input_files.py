@@ -12,12 +12,28 @@ async def discard_file(run: HeldRun, batch: BatchRow) -> None:
     """Delete the input file of a batch that is collected or given up; one that stays is said, not an error (60, 63)."""
     if batch.file_id is None:
         return
-    try:
-        await run.provider.discard(batch.file_id)
-    except ProviderError as error:
+    error = await _delete(run, batch.number, batch.file_id)
+    if error is not None:
         run.emit(
             "file.kept",
-            f"batch {batch.number}: its input file {batch.file_id} could not be deleted ({error.message})",
+            f"batch {batch.number}: its input file {batch.file_id} could not be deleted yet ({error.message})",
             batch=batch.number,
             level=Level.WARNING,
         )
+
+
+async def discard_leftovers(run: HeldRun) -> None:
+    """Delete input files that stayed because a deletion failed, or the process died before it."""
+    for batch in run.store.batches.with_spent_files(run.id):
+        assert batch.file_id is not None
+        if await _delete(run, batch.number, batch.file_id) is not None:
+            return  # the next pass tries again
+
+
+async def _delete(run: HeldRun, number: int, file_id: str) -> ProviderError | None:
+    try:
+        await run.provider.discard(file_id)
+    except ProviderError as error:
+        return error
+    run.store.batches.file_deleted(run.id, number, file_id)
+    return None

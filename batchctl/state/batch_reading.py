@@ -28,6 +28,12 @@ class BatchReading:
         """The batches in one of these states, by number."""
         return self._where(f"run_id = ? AND state IN ({quoted(states)})", run_id)
 
+    def with_spent_files(self, run_id: int) -> list[BatchRow]:
+        """Batches that are over and whose uploaded input file was not seen deleted."""
+        return self._where(
+            "run_id = ? AND file_id IS NOT NULL AND state IN ('collected', 'rejected', 'withdrawn')", run_id
+        )
+
     def known_ids(self, run_id: int) -> set[str]:
         """The batch ids that cannot be the one a run looks for: its own, and those other runs are certain of.
 

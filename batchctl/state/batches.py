@@ -132,6 +132,14 @@ class Batches(BatchPacking):
             )
             expect(changed, 1, f"file of batch {number} of run {run_id}")
 
+    def file_deleted(self, run_id: int, number: int, file_id: str) -> None:
+        """Forget an input file that is gone at the provider."""
+        with self._db.transaction():
+            self._db.change(
+                "UPDATE batches SET file_id = NULL WHERE run_id = ? AND number = ? AND file_id = ?",
+                (run_id, number, file_id),
+            )
+
     def created(
         self,
         run_id: int,

@@ -134,3 +134,37 @@ def test_a_canceled_run_leaves_no_input_file(make_desk: MakeDesk) -> None:
     desk("cancel", "r")
     assert desk.simulator.stats()["calls"]["openai.files.delete"] == 1
     assert desk.status()["state"] == "canceled"
+
+
+@PROVIDERS
+def test_missing_lines_are_given_time(make_desk: MakeDesk, provider: str) -> None:
+    """Field report 107: three looks in a second prove nothing; only after the usual intervals the item goes again."""
+    desk = make_desk(provider, {"items": [{"custom_id": "i2", "first_n_attempts": 1, "kind": "missing"}]})
+    desk.start("submit", desk.items(3), "--interval", "60s")
+    desk.simulator.advance(LATER)
+    for _ in range(5):
+        desk("poll", "--resubmit")
+    assert desk.creates() == 1
+    assert desk.balanced()["counts"]["succeeded"] == 2
+    poll_at(desk, 0.1)
+    desk("resubmit", "r")
+    desk.simulator.advance(LATER)
+    desk("poll")
+    assert desk.balanced()["counts"]["succeeded"] == 3
+
+
+def test_a_file_that_stayed_is_deleted_later(make_desk: MakeDesk) -> None:
+    """Field report 60: a deletion that failed is said once and made good by a later pass."""
+    refused = {"endpoint": "openai.files.delete", "action": "status", "status": 503, "times": 1}
+    desk = make_desk("openai", {"calls": [refused], "batches": [{"nth": 2, "duration": 2 * LATER}]})
+    desk.start("submit", desk.items(2), "--max-requests", "1")
+    desk.simulator.advance(LATER)
+    desk("poll")
+    assert len(events(desk, "file.kept")) == 1
+    assert desk.simulator.stats()["calls"]["openai.files.delete"] == 2
+    desk.simulator.advance(4 * LATER)
+    desk("poll")
+    desk("poll")
+    assert desk.balanced()["counts"]["succeeded"] == 2
+    assert desk.simulator.stats()["calls"]["openai.files.delete"] == 3
+    assert len(events(desk, "file.kept")) == 1
