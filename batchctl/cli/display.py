@@ -16,7 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from batchctl.cli.sinks import told
-from batchctl.cli.text import age, safe
+from batchctl.cli.text import safe
+from batchctl.core.durations import format_duration
 from batchctl.core.errors import BatchctlError
 from batchctl.core.events import Emit, Event, Level
 from batchctl.core.model import BatchState, RunState
@@ -73,7 +74,7 @@ def draw_run(row: RunRow, batches: list[BatchRow], now: datetime) -> RenderableT
         return Text(f"{row.name}: reading the input…")
     line = Text.assemble(
         (row.name, "bold"),
-        f"  {row.state}  {age((now - row.created_at).total_seconds())}",
+        f"  {row.state}  {format_duration((now - row.created_at).total_seconds())}",
         f"  {_expected(batches, now, simulated=bool(row.settings.get('simulate')))}",
         f"  {row.succeeded:,} succeeded, {row.failed:,} failed, {row.open:,} open of {row.planned:,}",
         f"  ${row.cost_usd:,.2f}",
@@ -91,7 +92,7 @@ def draw_run(row: RunRow, batches: list[BatchRow], now: datetime) -> RenderableT
             str(batch.round),
             f"{batch.requests:,}",
             safe(counts),
-            age(since.total_seconds()) if since else "-",
+            format_duration(since.total_seconds()) if since else "-",
         )
     collected = sum(batch.state is BatchState.COLLECTED for batch in batches)
     parts: list[RenderableType] = [line, *([table] if live else [])]
@@ -125,11 +126,11 @@ def _expected(batches: list[BatchRow], now: datetime, *, simulated: bool) -> str
         return ""
     if took:
         left = max(0.0, statistics.median(took) - min(ages))
-        return f"about {age(left)} left" if left >= 1 else "due to end"
+        return f"about {format_duration(left)} left" if left >= 1 else "due to end"
     if simulated:
         return ""
     limits = [batch.expires_at for batch in batches if batch.state is BatchState.IN_PROGRESS and batch.expires_at]
-    return f"at most {age((max(limits) - now).total_seconds())} left" if limits else ""
+    return f"at most {format_duration((max(limits) - now).total_seconds())} left" if limits else ""
 
 
 @contextmanager

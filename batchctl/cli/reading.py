@@ -14,7 +14,8 @@ import click
 import msgspec
 
 from batchctl.cli.env import option, state_options
-from batchctl.cli.text import age, commands_for, error_table, json_safe, safe, table, table_lines
+from batchctl.cli.text import commands_for, error_table, json_safe, safe, table, table_lines
+from batchctl.core.durations import format_duration
 from batchctl.core.model import ItemState, Outcome
 from batchctl.runs import reading
 from batchctl.state.rows import BatchRow, stamp
@@ -125,7 +126,7 @@ def _batch_table(batches: list[BatchRow]) -> str:
             batch.round,
             batch.requests,
             *(getattr(batch, end) for end in ends),
-            None if (seconds := reading.age_of(batch, now)) is None else age(seconds),
+            None if (seconds := reading.age_of(batch, now)) is None else format_duration(seconds),
         )
         for batch in batches
     ]

@@ -11,7 +11,8 @@ from typing import Any
 
 import click
 
-from batchctl.cli.text import age, commands_for, error_table, safe
+from batchctl.cli.text import commands_for, error_table, safe
+from batchctl.core.durations import format_duration
 from batchctl.core.errors import BatchctlError, HeldError, InputError
 from batchctl.core.events import Event, Level
 from batchctl.core.model import MAY_ANSWER, BatchState, RunState
@@ -96,7 +97,7 @@ def _next_look(batches: Sequence[BatchRow], now: datetime) -> str:
     if not looks:
         return ""
     left = (min(looks) - now).total_seconds()
-    return f", next look in {age(left)}" if left >= 1 else ", next look is due"
+    return f", next look in {format_duration(left)}" if left >= 1 else ", next look is due"
 
 
 @contextmanager

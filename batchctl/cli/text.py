@@ -1,4 +1,4 @@
-"""Text for terminals: control characters shown instead of obeyed, tables, numbers and ages."""
+"""Text for terminals: control characters shown instead of obeyed, tables and numbers."""
 
 from __future__ import annotations
 
@@ -88,12 +88,3 @@ def _cell(value: object) -> tuple[str, bool]:
     if isinstance(value, datetime):
         return value.strftime("%Y-%m-%d %H:%M:%SZ"), False
     return safe(str(value)).replace("\n", "\\n"), False
-
-
-def age(seconds: float) -> str:
-    """A duration in its two largest units."""
-    whole = int(max(0.0, seconds))
-    for size, unit, below, small in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if whole >= size:
-            return f"{whole // size}{unit}{(whole % size) // below:02d}{small}"
-    return f"{whole}s"
