@@ -14,7 +14,6 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 
 MINUTE = 60.0
@@ -52,26 +51,30 @@ class _Moment:
     Attributes:
         at: when the last of it was taken.
         sums: of each resource.
-        squares: of the plans that are not corrected yet, of each resource.
         counted: still inside the window.
     """
 
-    __slots__ = ("at", "counted", "squares", "start", "sums")
+    __slots__ = ("at", "counted", "start", "sums")
 
     def __init__(self, now: float) -> None:
         self.start = self.at = now
         self.sums = [0] * len(RESOURCES)
-        self.squares = [0] * len(RESOURCES)
         self.counted = True
 
 
-@dataclass(slots=True)
 class Taken:
-    """What one request took from the budgets."""
+    """What one request took from the budgets.
 
-    amounts: Amounts
-    moment: _Moment
-    open: bool = True  # not corrected yet
+    Attributes:
+        open: not corrected yet.
+    """
+
+    __slots__ = ("amounts", "moment", "open")
+
+    def __init__(self, amounts: Amounts, moment: _Moment) -> None:
+        self.amounts = amounts
+        self.moment = moment
+        self.open = True
 
 
 class _Budget:
@@ -80,10 +83,10 @@ class _Budget:
     Attributes:
         place: among the resources.
         limit: a minute, None while it is not known.
-        rate: of the pace, a second.
-        due: by when all that was taken is paid for at the pace.
+        rate: of the pace, a second; 0 while no limit is known.
+        due: by when all that was taken is paid for at the pace; 0 before anything was.
         sum: taken inside the window.
-        squares: of the plans that are inside the window and not corrected yet.
+        squares: of the plans that are not corrected yet.
         excess: mean square of the part by which answers exceeded their plan.
     """
 
@@ -103,15 +106,9 @@ class _Budget:
         """Go at a part of the limit."""
         self.rate = (self.limit or 0) / (MINUTE + SLACK) * pace
 
-    def lacking(self, limit: int, amount: int) -> float:
-        """How much more than there is room for an amount takes; 0 or less where it fits.
-
-        Room is kept for what open requests and the next may use above their plans; surprises add up as squares.
-        """
-        lacking = self.sum + amount - limit
-        if self.excess:
-            return lacking + SURPRISE * math.sqrt(self.excess * (self.squares + amount * amount))
-        return lacking
+    def kept_free(self, amount: int) -> float:
+        """Room for what open requests and the next may use above their plans; surprises add up as squares."""
+        return SURPRISE * math.sqrt(self.excess * (self.squares + amount * amount))
 
 
 class Limiter:
@@ -137,14 +134,17 @@ class Limiter:
         if window and window[0].at + MINUTE + SLACK <= now:
             self._forget(now)
         ready = max(now, self._paused_until)
-        for budget, amount in zip(self._budgets, amounts, strict=True):
-            limit = budget.limit
+        for budget in self._limited:
+            amount, limit = amounts[budget.place], budget.limit
             if limit is None or not amount:
                 continue
             if amount > limit:
                 raise TooLargeError(budget.name, amount, limit)
-            ready = max(ready, budget.due - BURST)
-            lacking = budget.lacking(limit, amount)
+            if budget.due > ready:
+                ready = max(ready, budget.due - BURST)
+            lacking: float = budget.sum + amount - limit
+            if budget.excess:
+                lacking += budget.kept_free(amount)
             if lacking > 0 and window:
                 ready = max(ready, self._freed_at(budget.place, lacking))
         return ready
@@ -152,46 +152,44 @@ class Limiter:
     def take(self, now: float, amounts: Amounts) -> Taken:
         """Count a request that goes now."""
         window = self._window
-        if window and now - window[-1].start <= TOGETHER:
-            moment = window[-1]
-        else:
-            moment = _Moment(now)
-            window.append(moment)
+        if not window or now - window[-1].start > TOGETHER:
+            window.append(_Moment(now))
+        moment = window[-1]
         moment.at = now
+        sums = moment.sums
         for budget, amount in zip(self._budgets, amounts, strict=True):
-            if not amount:
-                continue
-            place, square = budget.place, amount * amount
-            moment.sums[place] += amount
-            moment.squares[place] += square
-            budget.sum += amount
-            budget.squares += square
-            if budget.limit is not None:
-                self._owe(budget, now, amount)
+            if amount:
+                sums[budget.place] += amount
+                budget.sum += amount
+                budget.squares += amount * amount
+                if budget.rate:
+                    self._owe(budget, now, amount)
         return Taken(amounts, moment)
 
     def correct(self, now: float, taken: Taken, actual: Amounts) -> None:
         """Replace what was planned for a request by what it used."""
-        moment, planned = taken.moment, taken.amounts
-        counted = moment.counted
-        closes = taken.open and counted
-        for budget, plan, amount in zip(self._budgets, planned, actual, strict=True):
-            if closes and plan:
-                square = plan * plan
-                budget.squares -= square
-                moment.squares[budget.place] -= square
+        moment = taken.moment
+        for budget, plan, amount in zip(self._budgets, taken.amounts, actual, strict=True):
+            if taken.open:
+                budget.squares -= plan * plan
             change = amount - plan
             if plan:
                 surprise = (change / plan) ** 2 if change > 0 else 0.0
                 budget.excess += (surprise - budget.excess) * MEMORY
-            if not change:
-                continue
-            if counted:
-                budget.sum += change
-                moment.sums[budget.place] += change
-            if budget.limit is not None:
-                self._owe(budget, now, change)
+            if change:
+                if moment.counted:
+                    budget.sum += change
+                    moment.sums[budget.place] += change
+                if budget.rate:
+                    self._owe(budget, now, change)
         taken.amounts, taken.open = actual, False
+
+    def lose(self, taken: Taken) -> None:
+        """No answer will say what a request used: what was planned counts."""
+        if taken.open:
+            taken.open = False
+            for budget, plan in zip(self._budgets, taken.amounts, strict=True):
+                budget.squares -= plan * plan
 
     def pause(self, until: float) -> None:
         """Let nothing go before `until`, then come back slowly."""
@@ -199,23 +197,22 @@ class Limiter:
 
     def set_limit(self, resource: str, per_minute: int) -> None:
         """Set or change a limit; it holds at once, also for what was taken before."""
-        budget = self._budgets[RESOURCES.index(resource)]
-        budget.limit = per_minute
-        budget.follow(self._pace)
+        self._budgets[RESOURCES.index(resource)].limit = per_minute
+        self.set_pace(self._pace)
 
     def set_pace(self, part: float) -> None:
         """Go at a part of the limits (above 0, at most 1) without changing what counts as too large."""
         self._pace = part
         for budget in self._budgets:
             budget.follow(part)
+        self._limited = [budget for budget in self._budgets if budget.limit is not None]
 
     def _forget(self, now: float) -> None:
         while self._window and self._window[0].at + MINUTE + SLACK <= now:
             old = self._window.popleft()
             old.counted = False
-            for budget, amount, square in zip(self._budgets, old.sums, old.squares, strict=True):
+            for budget, amount in zip(self._budgets, old.sums, strict=True):
                 budget.sum -= amount
-                budget.squares -= square
 
     def _freed_at(self, place: int, lacking: float) -> float:
         """When so much of the window is over that what is lacking has left it."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 FENCE = "```"
 SHOWN = 200  # characters of a problem
+_STARTS = frozenset('{["-0123456789tfn')  # of a JSON value; most prose is told apart by its first letter
 
 
 def parse_output(text: str) -> Any | None:
@@ -23,8 +24,11 @@ def parse_output(text: str) -> Any | None:
 
     NaN, infinities, lone surrogates and nesting too deep to read are no JSON (field report 14).
     """
+    body = _unfenced(text)
+    if body[:1] not in _STARTS:
+        return None
     try:
-        return msgspec.json.decode(_unfenced(text))
+        return msgspec.json.decode(body)
     except (ValueError, RecursionError):
         return None
 

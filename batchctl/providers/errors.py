@@ -133,6 +133,10 @@ class ErrorReader:
             result.type, result.code = error.type, error.code
         return result
 
+    def timed_out(self, seconds: float) -> ProviderError:
+        """A call of the sync lane whose time was over; it may have been worked on."""
+        return self._of_connection(TimeoutError(f"after {seconds:g} s"), Call.SYNC)
+
     def unreadable(self, reason: str, call: Call) -> ProviderError:
         """A 2xx whose body says nothing usable; the create behind it may well have happened."""
         return self._error(f"{self._name} gave an unreadable answer: {reason}", _lost(call))

@@ -5,16 +5,17 @@ The SDKs' own clients reach a fifth of this rate, and build objects out of answe
 
 from __future__ import annotations
 
+import asyncio
 import time
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from batchctl.core.model import Answer
 from batchctl.providers.base import Completion, RateHeaders
+from batchctl.providers.deadlines import Deadlines
 from batchctl.providers.errors import Call, ErrorReader
 from batchctl.providers.sdk import CONNECT_TIMEOUT, trusted
 
@@ -43,14 +44,6 @@ def proxy_of(base_url: str) -> dict[str, Any]:
         token = b64encode(unquote(user).encode()).decode()
         arguments["proxy_headers"] = {"Proxy-Authorization": f"Basic {token}"}
     return arguments
-
-
-@lru_cache(maxsize=8)
-def _deadline(total: float) -> aiohttp.ClientTimeout:
-    """All the time a call may take, its connection and the last byte of its body included."""
-    import aiohttp
-
-    return aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_TIMEOUT)
 
 
 def _sent(headers: Mapping[str, object]) -> dict[str, str]:
@@ -86,6 +79,7 @@ class Wire:
         self._session: aiohttp.ClientSession | None = None
         self._base_url = ""
         self._look_again = float("-inf")
+        self._deadlines = Deadlines()
         self._proxy: dict[str, Any] = {}
 
     async def complete(
@@ -104,21 +98,23 @@ class Wire:
             ProviderError: classified; AMBIGUOUS where the request may have been worked on.
         """
         session = self._session or self._open()
+        deadline = self._deadlines.start(timeout)
         try:
             response = await session.post(
-                self._base_url + endpoint,
-                data=body,
-                timeout=_deadline(timeout),
-                headers=headers,
-                allow_redirects=False,
-                **self._proxy,
+                self._base_url + endpoint, data=body, headers=headers, allow_redirects=False, **self._proxy
             )
             raw = await response.read()  # which gives the connection back, or closes it
+        except asyncio.CancelledError:
+            if not deadline.passed:
+                raise
+            raise self._errors.timed_out(timeout) from None
         except Exception as error:
             read = self._errors.of_exception(error, Call.SYNC)
             if read is None:
                 raise
             raise read from None  # the cause may hold headers
+        finally:
+            self._deadlines.stop(deadline)
         if response.status != _OK:
             raise self._errors.of_answer(response.status, response.headers, raw, Call.SYNC)
         try:
@@ -144,6 +140,7 @@ class Wire:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, ssl=trusted()),
             cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
             headers={**_sent(headers), "Content-Type": "application/json"},
         )
         return self._session
@@ -151,5 +148,6 @@ class Wire:
     async def aclose(self) -> None:
         """Close the connections."""
         if self._session is not None:
+            self._deadlines.close()
             await self._session.close()
             self._session = None

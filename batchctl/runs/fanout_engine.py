@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from batchctl.core.errors import ProviderError
-from batchctl.core.limiter import Amounts, Taken, TooLargeError
+from batchctl.core.limiter import Taken, TooLargeError
 from batchctl.providers.base import Completion
 from batchctl.runs.fanout_cost import Purse
 from batchctl.runs.fanout_judge import Again, Judge
@@ -60,7 +60,6 @@ class Engine:
         self._workers: set[asyncio.Task[None]] = set()
         self._flying: dict[int, _Call] = {}
         self._held: Member | None = None  # the item at the door
-        self._amounts = Amounts()  # what it will take
         self._wait: float | None = None  # seconds until it may go, None while only news tell
         self._later: list[tuple[float, int, Member]] = []  # items that wait for another try, a heap
         self._closed = False
@@ -125,6 +124,7 @@ class Engine:
                 completion = await self._send(call.member)
             except ProviderError as error:
                 self._leave(call)
+                self._throttle.lost(call.taken)
                 again = self._judge.refused(call.member, error, self._clock())
             except BaseException:
                 self._leave(call)
@@ -196,8 +196,7 @@ class Engine:
         """Whether an item may go now; one that has to wait is held at the door, one that never can is refused."""
         self._held = member
         try:
-            amounts = self._amounts = self._throttle.plan(member.tokens)
-            ready = self._throttle.ready_at(now, amounts)
+            ready = self._throttle.ready_at(now, member.tokens)
         except TooLargeError as error:
             self._held = None
             self._judge.too_large(member, str(error))
@@ -217,7 +216,7 @@ class Engine:
     def _admit(self, member: Member, now: float) -> _Call:
         self._held = None
         self._meter.calls += 1
-        call = self._flying[member.seq] = _Call(member, self._throttle.take(now, self._amounts), now)
+        call = self._flying[member.seq] = _Call(member, self._throttle.take(now), now)
         return call
 
     async def _pause(self, seconds: float | None) -> None:

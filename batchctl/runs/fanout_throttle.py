@@ -46,7 +46,7 @@ class Throttle:
         self._shares_nothing = share >= 1  # then what remains is no reason to give way
         self._last_told: tuple[int | None, int | None, int | None] = (None, None, None)
         self.told: dict[str, int] = {}  # the account's limits as answers say
-        self._set_limits()
+        self.limits = self._budget.limits()
         self._limiter = Limiter(self.limits)
         self._window = Window(most)
         self._most = most
@@ -54,6 +54,9 @@ class Throttle:
         self._random = random
         self._input = TokenRatio()
         self._output = float(max_tokens or UNKNOWN_OUTPUT)
+        self._ratio = self._input.value  # what these two were when plans last followed them
+        self._output_planned = round(self._output)
+        self._planned = Amounts()
         self._answers = 0
         self._paced_at = float("-inf")
         self.pace = 1.0
@@ -63,35 +66,43 @@ class Throttle:
         self.size = 1
         self._resize()
 
-    def plan(self, tokens: int) -> Amounts:
-        """What a request of so many estimated input tokens will take, by what answers have taught.
-
-        Output is only expected, so it never makes a request too large.
+    def ready_at(self, now: float, tokens: int) -> float:
+        """When a request of so many estimated input tokens may go; `now` means at once, with `take`.
 
         Raises:
             TooLargeError: the input alone needs more than a whole minute's budget.
         """
-        input_tokens = self._input.correct(tokens)
-        amounts = self._charge(Usage(input_tokens, round(self._output)))
-        for place, limit in self._places:
-            if amounts[place] > limit:
-                needed = self._charge(Usage(input_tokens, 0))[place]
-                if needed > limit:
-                    raise TooLargeError(RESOURCES[place], needed, limit)
-                amounts = amounts._replace(**{RESOURCES[place]: limit})
-        if not self._answers:
-            self._window.expect(amounts)
-        return amounts
-
-    def ready_at(self, now: float, amounts: Amounts) -> float:
-        """When a planned request may go; `now` means at once."""
         if now - self._paced_at >= PACE_STEP:
             self._follow_pace(now)
-        return self._limiter.ready_at(now, amounts)
+        planned = self._charge(Usage(max(1, round(tokens * self._ratio)), self._output_planned))
+        try:
+            ready = self._limiter.ready_at(now, planned)
+        except TooLargeError:
+            planned = self._fitting(planned, tokens)
+            ready = self._limiter.ready_at(now, planned)
+        if not self._answers:
+            self._window.expect(planned)
+        self._planned = planned
+        return ready
 
-    def take(self, now: float, amounts: Amounts) -> Taken:
-        """Count a request that goes now."""
-        return self._limiter.take(now, amounts)
+    def _fitting(self, planned: Amounts, tokens: int) -> Amounts:
+        """A plan cut down to the limits: output is only expected, so it never makes a request too large."""
+        least = self._charge(Usage(self._input.correct(tokens), 0))
+        for place, resource in enumerate(RESOURCES):
+            limit = self.limits.get(resource)
+            if limit is not None and planned[place] > limit:
+                if least[place] > limit:
+                    raise TooLargeError(resource, least[place], limit)
+                planned = planned._replace(**{resource: limit})
+        return planned
+
+    def take(self, now: float) -> Taken:
+        """Count the request that was asked for last, and goes now."""
+        return self._limiter.take(now, self._planned)
+
+    def lost(self, taken: Taken) -> None:
+        """A call has failed: what it used is not known."""
+        self._limiter.lose(taken)
 
     def answered(self, now: float, taken: Taken, tokens: int, usage: Usage | None, seconds: float) -> None:
         """Learn from an answer.
@@ -110,8 +121,11 @@ class Throttle:
             self._output += (usage.output_tokens - self._output) * (MEMORY if answers * MEMORY >= 1 else 1 / answers)
         else:
             amounts = taken.amounts
+            self._limiter.lose(taken)
         self._window.learn(amounts, seconds)
         if self._answers % RESIZE_EVERY == 0 or self._answers < ALWAYS_AT_FIRST:
+            self._ratio = self._input.value
+            self._output_planned = round(self._output)
             self._resize()
 
     def told_by(self, now: float, rate: RateHeaders) -> None:
@@ -124,7 +138,7 @@ class Throttle:
         self.told.update(limits)
         left = _known(rate.requests_remaining, rate.tokens_remaining, rate.output_tokens_remaining)
         if self._budget.learn(now, limits, left):
-            self._set_limits()
+            self.limits = self._budget.limits()
             for resource, limit in self.limits.items():
                 self._limiter.set_limit(resource, limit)
             self._resize()
@@ -167,10 +181,6 @@ class Throttle:
         known = self.limits.items()
         fitting = wrong or [f"{OPTIONS[name]} {int(limit * self._slowest)}" for name, limit in known if name in OPTIONS]
         return f"{' '.join(fitting) or '--rpm or --tpm'} would have avoided it"
-
-    def _set_limits(self) -> None:
-        self.limits = self._budget.limits()
-        self._places = [(RESOURCES.index(resource), limit) for resource, limit in self.limits.items()]
 
     def _resize(self) -> None:
         self.size = min(self._window.size(self.limits), self._most)
