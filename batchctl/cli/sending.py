@@ -11,6 +11,7 @@ from batchctl.cli.env import option, state_options
 from batchctl.cli.options import BATCH_OPTIONS, INPUT_OPTIONS, RUN_OPTIONS, settings_from, with_options
 from batchctl.cli.session import work
 from batchctl.core.errors import InputError
+from batchctl.runs.context import Context
 from batchctl.runs.naming import free_name, made_name
 from batchctl.runs.planning import PlanRequest
 
@@ -45,13 +46,22 @@ def submit(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
 
     The same command again goes on where it stopped and never starts over.
     """
+    from batchctl.cli.standing import run_before, say_standing
     from batchctl.runs import verbs
 
     options = state_options(ctx)
     request = plan_request(options, items, given)
+    before = run_before(options["state"], request.name)
+
+    async def verb(c: Context) -> verbs.Submitted:
+        submitted = await verbs.submit(c, request)
+        if before:  # a new run has said everything
+            say_standing(c, before)
+        return submitted
+
     done = work(
         options,
-        lambda c: verbs.submit(c, request),
+        verb,
         simulate=[request.name] if given["simulate"] else (),
         faults=given["faults"],
     )

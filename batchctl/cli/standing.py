@@ -52,12 +52,12 @@ def simulated_runs(state: Path) -> list[str]:
         return []
 
 
-def _was_finished(state: Path, name: str) -> bool:
-    """Whether there is a run of this name that is finished."""
+def run_before(state: Path, name: str) -> list[RunRow]:
+    """The run of this name, where there is one; how a command that starts runs finds what it goes on with."""
     try:
-        return runs_of(state, (name,))[0].finished_at is not None
+        return runs_of(state, (name,))
     except BatchctlError:
-        return False
+        return []
 
 
 def say_standing(ctx: Context, before: Sequence[RunRow]) -> None:
@@ -103,7 +103,7 @@ def _next_look(batches: Sequence[BatchRow], now: datetime) -> str:
 @contextmanager
 def summed_up(options: dict[str, Any], name: str) -> Iterator[None]:
     """Sum a run up when the work on it ends, however it ends; a refused command did nothing that could be summed up."""
-    finished = _was_finished(options["state"], name)
+    finished = any(row.finished_at is not None for row in run_before(options["state"], name))
     try:
         yield
     except (InputError, HeldError):
@@ -131,6 +131,8 @@ def _say_summary(options: dict[str, Any], name: str, *, finished: bool, said: st
             return
         groups = [asdict(group) for group in reading.error_groups(store, row)]
         batches = store.batches.all(row.id)
+    if options["quiet"] and not (row.failed or row.open):
+        return
     if finished:
         click.echo(f"run {name} was finished already; nothing was sent", err=True)
     rounds = max((batch.round for batch in batches), default=0)

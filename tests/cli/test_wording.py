@@ -81,6 +81,9 @@ def test_a_poll_says_what_it_saw(make_desk: MakeDesk) -> None:
     assert "b: batch 1" in said
     assert "no open runs" in desk("poll").err
     assert "run r is done: 3 succeeded" in desk("poll", "r").err
+    again = desk.start("submit", str(desk.folder / "items.jsonl"))
+    assert "run r is done: 3 succeeded" in again.err
+    assert again.out.startswith("r\n")
     assert "already" in desk.start("run", str(desk.folder / "items.jsonl")).err
 
 
