@@ -35,7 +35,7 @@ def refuse_older_state(run: HeldRun) -> None:
     Raises:
         StateError: it has no row for one, or one that doctor took in is not collected yet.
     """
-    if open_ := [entry for entry in run.sent.last.values() if _answers_later(run, entry)]:
+    if open_ := _answer_later(run):
         raise StateError(
             f"run {run.name} sends nothing before batch {', '.join(str(entry.batch) for entry in open_)} is collected: "
             "an older copy of the state file was put back, and its items may be answered there",
@@ -52,27 +52,33 @@ def refuse_older_state(run: HeldRun) -> None:
 
 def older_entries(run: HeldRun) -> list[tuple[Sent, BatchRow]]:
     """Batches that were sent later than the state file knows, with the sending."""
-    found = []
-    for entry in run.sent.last.values():
-        batch = run.store.batches.get(run.id, entry.batch)
-        if batch is not None and batch.sends < entry.sends and batch.state in RECALLED:
-            found.append((entry, batch))
-    return [(entry, batch) for entry, batch in found if entry.requests == batch.requests]
+    return [
+        (entry, batch)
+        for entry, batch in _unknown(run)
+        if batch is not None and batch.state in RECALLED and batch.requests == entry.requests
+    ]
 
 
 def lost_entries(run: HeldRun) -> list[Sent]:
     """Sendings of batches the state file has no row for, or one that holds something else."""
-    found = []
-    for entry in run.sent.last.values():
-        batch = run.store.batches.get(run.id, entry.batch)
-        if batch is None or (
-            batch.sends < entry.sends and batch.state in RECALLED and batch.requests != entry.requests
-        ):
-            found.append(entry)
-    return found
+    return [
+        entry
+        for entry, batch in _unknown(run)
+        if batch is None or (batch.state in RECALLED and batch.requests != entry.requests)
+    ]
 
 
-def _answers_later(run: HeldRun, entry: Sent) -> bool:
-    """Whether a batch was taken in without its items, which older batches still hold, and has not answered yet."""
-    batch = run.store.batches.get(run.id, entry.batch)
-    return batch is not None and batch.sends < entry.sends and batch.state in RUNNING | {BatchState.ENDED}
+def _answer_later(run: HeldRun) -> list[Sent]:
+    """Sendings of batches that were taken in without their items, which older batches hold, and have not answered."""
+    answering = RUNNING | {BatchState.ENDED}
+    return [entry for entry, batch in _unknown(run) if batch is not None and batch.state in answering]
+
+
+def _unknown(run: HeldRun) -> list[tuple[Sent, BatchRow | None]]:
+    """Sendings the state file does not know, with the row of that number; those of another run may stand there too."""
+    known = run.store.batches.sendings(run.id)
+    return [
+        (entry, run.store.batches.get(run.id, entry.batch))
+        for entry in run.sent.last.values()
+        if known.get(entry.batch, 0) < entry.sends and f"{run.row.token}-" in entry.key
+    ]

@@ -104,6 +104,10 @@ class Batches(BatchPacking):
             )
             expect(changed, 1, f"batch {number} of run {run_id} to be recalled")
 
+    def sendings(self, run_id: int) -> dict[int, int]:
+        """How often each batch was about to be sent, by number."""
+        return dict(self._db.rows("SELECT number, sends FROM batches WHERE run_id = ?", (run_id,)))
+
     def also_sent(self, run_id: int, number: int, seqs: Sequence[int], at: datetime) -> None:
         """Write down that open items were sent in this batch too, though they stand elsewhere: its answers count."""
         with self._db.transaction():

@@ -177,3 +177,15 @@ def test_a_folder_older_than_the_state_file_is_no_trouble(make_desk: MakeDesk) -
     assert sent.stat().st_mode & 0o077 == 0
     end(desk, succeeded=4)
     assert desk.creates() == 2
+
+
+def test_the_notes_of_an_earlier_run_of_that_name_are_not_ours(make_desk: MakeDesk) -> None:
+    """Whoever clears a run away but forgets its notes starts a new one, not an old one."""
+    desk = make_desk()
+    desk.start("submit", desk.items(2))
+    for path in [*desk.folder.glob("state.db*"), desk.folder / "state" / "r" / "spool.jsonl"]:
+        path.unlink()
+    desk.start("submit", desk.items([{"id": f"i{n}", "text": f"new {n}"} for n in (1, 2)], "new.jsonl"))
+    assert desk.creates() == 2
+    assert desk("doctor").out == ""
+    end(desk, succeeded=2)
