@@ -17,6 +17,8 @@ class Sent(msgspec.Struct, frozen=True):
         sends: how often it had been sent by then, this time included; 0 takes the earlier ones back.
         key: its intent key.
         at: when (RFC 3339).
+        address: where to; None where that is not known.
+        key_hint: tells one API key from another, and nothing else about it.
     """
 
     batch: int
@@ -24,6 +26,8 @@ class Sent(msgspec.Struct, frozen=True):
     key: str = ""
     at: str = ""
     requests: int = 0
+    address: str | None = None
+    key_hint: str | None = None
 
 
 _DECODER = msgspec.json.Decoder(Sent)

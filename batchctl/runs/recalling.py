@@ -19,7 +19,15 @@ RECALLED = IN_DOUBT | {BatchState.WAITING}
 def recall(run: HeldRun) -> None:
     """Put every batch in doubt that was sent after this state file was copied."""
     for entry, batch in older_entries(run):
-        run.store.batches.recall(run.id, batch.number, key=entry.key, at=moment(entry.at), sends=entry.sends)
+        run.store.batches.recall(
+            run.id,
+            batch.number,
+            key=entry.key,
+            at=moment(entry.at),
+            sends=entry.sends,
+            address=entry.address,
+            key_hint=entry.key_hint,
+        )
         run.emit(
             "batch.recalled",
             f"batch {batch.number} was sent at {entry.at}, which this older copy of the state file does not know; "

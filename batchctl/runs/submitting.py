@@ -99,7 +99,9 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
         batch = replace(batch, file_id=None)  # it was uploaded somewhere else
         run.store.batches.set_file(run.id, batch.number, None)
     submission = submission_of(run, batch, key, now)
-    run.sent.note(Sent(batch.number, batch.sends + 1, key, stamp(now), batch.requests))
+    run.sent.note(
+        Sent(batch.number, batch.sends + 1, key, stamp(now), batch.requests, account.address, account.key_hint)
+    )
     run.store.batches.intend(run.id, batch.number, key, now, address=account.address, key_hint=account.key_hint)
     try:
         created = await provider.submit(

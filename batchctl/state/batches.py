@@ -93,14 +93,25 @@ class Batches(BatchPacking):
                 raise StaleStateError(f"intent key {key} was used before") from error
             self._db.change("UPDATE batches SET sends = sends + 1 WHERE run_id = ? AND number = ?", (run_id, number))
 
-    def recall(self, run_id: int, number: int, *, key: str, at: datetime, sends: int) -> None:
+    def recall(
+        self,
+        run_id: int,
+        number: int,
+        *,
+        key: str,
+        at: datetime,
+        sends: int,
+        address: str | None = None,
+        key_hint: str | None = None,
+    ) -> None:
         """Put a batch in doubt, durably, that was sent (for the `sends`-th time) after this state file was copied."""
         states = quoted(IN_DOUBT | {BatchState.WAITING})
         with self._db.transaction(durable=True):
             changed = self._db.change(
                 "UPDATE batches SET state = 'submitting', key = ?, intent_at = ?, sends = ?, looks = 0,"  # noqa: S608
-                f" not_before = NULL, next_check_at = NULL WHERE run_id = ? AND number = ? AND state IN ({states})",
-                (key, stamp(at), sends, run_id, number),
+                " address = ?, key_hint = ?, not_before = NULL, next_check_at = NULL"
+                f" WHERE run_id = ? AND number = ? AND state IN ({states})",
+                (key, stamp(at), sends, address, key_hint, run_id, number),
             )
             expect(changed, 1, f"batch {number} of run {run_id} to be recalled")
 

@@ -90,6 +90,33 @@ def test_a_create_at_another_address_is_not_sent_again(make_desk: MakeDesk, monk
 
 
 @PROVIDERS
+def test_an_older_state_file_on_another_account(make_desk: MakeDesk, monkeypatch: Env, provider: str) -> None:
+    """A copy from before the create is put back, and the address is another one: both are seen, nothing is sent."""
+    other = make_desk(provider)
+    refused = {"endpoint": f"{provider}.batches.create", "action": "status", "status": 429, "times": 1}
+    desk = make_desk(provider, {"calls": [refused]})
+    desk.start("submit", desk.items(2), "--interval", "0.001s")
+    state = desk.folder / "state.db"
+    with sqlite3.connect(state) as database, sqlite3.connect(desk.folder / "copy.db") as copy:
+        database.backup(copy)
+    database.close()
+    copy.close()
+    desk("poll", "--wait", "--wait-limit", "1s", code=4)
+    assert desk.creates() == 2
+    for side in ("-wal", "-shm"):
+        state.with_name(state.name + side).unlink(missing_ok=True)
+    (desk.folder / "copy.db").replace(state)
+    use(monkeypatch, other)
+    assert desk.simulator.url in in_doubt(desk)
+    assert other.creates() == 0
+    use(monkeypatch, desk)
+    desk.simulator.advance(LATER)
+    desk("poll", "--wait")
+    assert desk.balanced()["counts"]["succeeded"] == 2
+    assert desk.creates() == 2
+
+
+@PROVIDERS
 def test_a_wait_ends_where_only_the_old_account_can_tell(make_desk: MakeDesk, monkeypatch: Env, provider: str) -> None:
     """`poll --wait` does not wait for ever for what it cannot look up, be its create in doubt or not."""
     other = make_desk(provider)
