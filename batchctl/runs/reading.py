@@ -104,7 +104,7 @@ def summary_of(store: Store, row: RunRow) -> dict[str, Any]:
 def outcomes_of(store: Store, row: RunRow) -> dict[str, int]:
     """Settled items by their last outcome; they add up to succeeded and failed."""
     found = {str(Outcome.SUCCEEDED): row.succeeded} if row.succeeded else {}
-    return found | store.items.failed_outcomes(row.id)
+    return found | store.items.failed_outcomes(row.id) if row.failed else found
 
 
 def error_groups(store: Store, row: RunRow) -> list[ErrorGroup]:
