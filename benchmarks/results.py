@@ -17,10 +17,11 @@ of CPU is the steadier one. Peak is the largest resident size of the process.
 
 
 def machine() -> str:
-    """Cores, CPU, memory and Python, in a few words."""
+    """Cores, CPU, memory, Python, and how much else was running, in a few words."""
     cpu = _line("/proc/cpuinfo", "model name") or platform.machine()
     memory = int((_line("/proc/meminfo", "MemTotal") or "0 kB").split()[0]) // 2**20
-    return f"{os.cpu_count()} cores ({cpu}), {memory} GB, Python {platform.python_version()}"
+    where = f"{os.cpu_count()} cores ({cpu}), {memory} GB, Python {platform.python_version()}"
+    return f"{where}, load average {os.getloadavg()[1]:.1f} (1 is one busy core)"
 
 
 def _line(path: str, name: str) -> str:
