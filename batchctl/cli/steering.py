@@ -106,14 +106,14 @@ def accept(ctx: click.Context, run: str) -> None:
 @click.pass_context
 def adopt(ctx: click.Context, run: str, batch_id: str | None, absent: int | None, number: int | None) -> None:
     """Settle an unknown create by hand: BATCH_ID is the provider's id of the lost batch."""
-    from batchctl.runs import verbs
+    from batchctl.runs import adopting
 
     if (batch_id is None) == (absent is None):
         raise click.UsageError("give BATCH_ID, or --absent N")
     options = state_options(ctx)
     work(
         options,
-        lambda c: verbs.adopt(c, run, batch_id, absent=absent, number=number),
+        lambda c: adopting.adopt(c, run, batch_id, absent=absent, number=number),
         simulate=simulated(runs_of(options["state"], (run,))),
         goes_on=True,
     )

@@ -83,7 +83,3 @@ class Context:
     monotonic: Callable[[], float] = time.monotonic
     random: random.Random = field(default_factory=random.Random)
     simulator: Mapping[str, str] = field(default_factory=dict)
-
-    async def pause(self, seconds: float) -> None:
-        """Wait, or return early because a stop was asked for."""
-        await self.stop.wait(seconds)

@@ -164,7 +164,7 @@ async def _sleep(runs: Sequence[HeldRun], pause: float, until: float | None) -> 
         if left <= 0:
             return False
         pause = min(pause, left)
-    await ctx.pause(pause)
+    await ctx.stop.wait(pause)
     stop_if_asked(*runs)
     return True
 
