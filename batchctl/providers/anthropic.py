@@ -32,6 +32,7 @@ from batchctl.providers.errors import ANTHROPIC_MARKS, Call, ErrorReader, SdkErr
 from batchctl.providers.headers import anthropic_rates
 from batchctl.providers.keys import find_key
 from batchctl.providers.sdk import PORTS, Sdk, address_of, custom_id_of, ids_of, json_array, send_timeout, trusted
+from batchctl.providers.targets import anthropic_target
 from batchctl.providers.times import LOOK_BACK, earliest, from_text
 from batchctl.providers.wire import Wire
 
@@ -97,7 +98,9 @@ class AnthropicProvider:
         self._hint = partial(key_hint, key)
         self._errors = ErrorReader(self.name, parse_error, ANTHROPIC_MARKS, (key,))
         self._sdk = Sdk(partial(_client, base_url, api_key), _exceptions, self._errors)
-        self._wire = Wire(self._errors, AnthropicFormat().parse_completion, anthropic_rates, self._target)
+        self._wire = Wire(
+            self._errors, AnthropicFormat().parse_completion, anthropic_rates, partial(anthropic_target, base_url, key)
+        )
 
     def limits(self) -> BatchLimits:
         """Anthropic's limits on one batch."""
@@ -221,11 +224,6 @@ class AnthropicProvider:
         """Close the connections."""
         await self._wire.aclose()
         await self._sdk.aclose()
-
-    def _target(self) -> tuple[str, dict[str, str]]:
-        """Base URL and headers for the sync lane, from the SDK's client."""
-        client = self._sdk.client
-        return str(client.base_url), {**client.default_headers, **client.auth_headers}
 
     def _own(self, results_url: str) -> str:
         """The address of results; it must be on the host the key belongs to, since the key is sent along.

@@ -35,6 +35,7 @@ from batchctl.providers.openai_format import LIMITS
 from batchctl.providers.openai_objects import BATCH, BATCHES, FILE, FILES, METADATA_KEY, Batch, File, Page, T
 from batchctl.providers.openai_results import parse_completion, parse_error
 from batchctl.providers.sdk import Sdk, address_of, ids_of, send_timeout, trusted
+from batchctl.providers.targets import openai_target
 from batchctl.providers.times import LOOK_BACK, earliest, from_unix
 from batchctl.providers.wire import Wire
 
@@ -65,7 +66,7 @@ class OpenAIProvider:
         self._expiry: Mapping[str, Any] | None = EXPIRY
         self._errors = ErrorReader(self.name, parse_error, OPENAI_MARKS, (key,))
         self._sdk = Sdk(partial(_client, base_url, key), _exceptions, self._errors)
-        self._wire = Wire(self._errors, parse_completion, openai_rates, self._target)
+        self._wire = Wire(self._errors, parse_completion, openai_rates, partial(openai_target, base_url, key))
 
     def limits(self) -> BatchLimits:
         """OpenAI's limits on one batch."""
@@ -200,11 +201,6 @@ class OpenAIProvider:
         """Close the connections."""
         await self._wire.aclose()
         await self._sdk.aclose()
-
-    def _target(self) -> tuple[str, dict[str, Any]]:
-        """Base URL and headers for the sync lane, from the SDK's client."""
-        client = self._sdk.client
-        return str(client.base_url), {**client.default_headers, "Authorization": f"Bearer {client.api_key}"}
 
     def _batches(self, intent_at: datetime) -> AsyncIterator[Batch]:
         """Batches created since an intent, newest first."""

@@ -1,4 +1,4 @@
-"""The sync lane's HTTP: bodies as they are over one aiohttp session; the SDK's client gives address and headers.
+"""The sync lane's HTTP: bodies as they are over one aiohttp session.
 
 The SDKs' own clients reach a fifth of this rate, and build objects out of answers that one Struct reads.
 """
@@ -46,15 +46,6 @@ def proxy_of(base_url: str) -> dict[str, Any]:
     return arguments
 
 
-def _sent(headers: Mapping[str, object]) -> dict[str, str]:
-    """The client's headers that go along: not its marks for "leave out", nor the SDK's telemetry."""
-    return {
-        name: value
-        for name, value in headers.items()
-        if isinstance(value, str) and not name.lower().startswith("x-stainless-")
-    }
-
-
 class Wire:
     """Posts request bodies; one HTTP call each, no retries.
 
@@ -62,7 +53,7 @@ class Wire:
         errors: reads what goes wrong.
         parse: reads a 200 body, given the custom id.
         rates: reads the rate-limit headers.
-        target: gives the base URL and the headers to send; values that are no text are left out.
+        target: gives the base URL and the headers to send.
     """
 
     def __init__(
@@ -70,7 +61,7 @@ class Wire:
         errors: ErrorReader,
         parse: Callable[[str, bytes], Answer],
         rates: Callable[[Mapping[str, str]], RateHeaders],
-        target: Callable[[], tuple[str, Mapping[str, object]]],
+        target: Callable[[], tuple[str, Mapping[str, str]]],
     ) -> None:
         self._errors = errors
         self._parse = parse
@@ -141,7 +132,7 @@ class Wire:
             connector=aiohttp.TCPConnector(limit=0, ssl=trusted()),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT),
-            headers={**_sent(headers), "Content-Type": "application/json"},
+            headers=headers,
         )
         return self._session
 

@@ -118,7 +118,7 @@ async def test_any_size_around_the_chunks(provider: Any, notes: Notes, name: str
 
 
 async def test_a_sync_body_is_sent_as_it_is(provider: Any, notes: Notes, name: str) -> None:
-    """Odd spacing and key order of a body survive, with the SDK's own headers beside it."""
+    """Odd spacing and key order of a body survive, with the headers that are due beside it."""
     body = b'{ "b" : 1,\n "a":"\xe2\x80\xa8" }'
     notes.answer = b'{"type":"message","content":[],"choices":[{"message":{"content":"x"}}]}'
     endpoint = registry.request_format(name).default_endpoint
@@ -127,7 +127,7 @@ async def test_a_sync_body_is_sent_as_it_is(provider: Any, notes: Notes, name: s
     assert (method, path, sent) == ("POST", endpoint, body)
     assert headers["Authorization"] == f"Bearer {KEY}"
     assert headers["Content-Type"] == "application/json"
-    assert headers["User-Agent"].startswith("Async")
+    assert headers["User-Agent"].startswith("batchctl/")
     assert ("anthropic-version" in headers) == (name == "anthropic")
 
 
