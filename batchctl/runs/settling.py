@@ -174,8 +174,7 @@ def needs_of_unknown(run: HeldRun) -> str | None:
         return None
     numbers = ", ".join(str(batch.number) for batch in unknown)
     return (
-        f"whether batch {numbers} was created is unknown, and each poll asks the provider's lists again: look at its "
-        f"console, then "
-        f"`batchctl adopt {run.name} BATCH_ID` if it is there, or "
+        f"whether batch {numbers} was created is unknown; each poll asks the provider's lists again. To settle it by "
+        f"hand, look at the provider's console, then `batchctl adopt {run.name} BATCH_ID` if it is there, or "
         f"`batchctl adopt {run.name} --absent {unknown[0].number}` if it surely is not"
     )

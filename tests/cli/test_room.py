@@ -168,3 +168,28 @@ def test_a_file_that_stayed_is_deleted_later(make_desk: MakeDesk) -> None:
     assert desk.balanced()["counts"]["succeeded"] == 2
     assert desk.simulator.stats()["calls"]["openai.files.delete"] == 3
     assert len(events(desk, "file.kept")) == 1
+
+
+def test_tokens_in_the_queue_have_a_cap(make_desk: MakeDesk) -> None:
+    """Field report 65: under a known limit no batch is ever refused; the next goes in when one has ended."""
+    desk = make_desk("openai", openai_enqueued_tokens=120)
+    desk.start("submit", desk.items(8), "--max-requests", "2", "--max-enqueued-tokens", "100")
+    assert [row["tokens"] for row in desk("batches", "r", "--json").rows] == [46] * 4
+    assert desk.creates() == 2
+    for creates in (4, 4):
+        desk.simulator.advance(LATER)
+        desk("poll")
+        assert desk.creates() == creates
+    assert desk.balanced()["counts"]["succeeded"] == 8
+    assert events(desk, "batch.queue_full") == []
+
+
+def test_an_unknown_limit_of_the_queue_costs_only_time(make_desk: MakeDesk) -> None:
+    """Field reports 64, 65: batches over the provider's own limit wait for room and go again, no round is spent."""
+    desk = make_desk("openai", openai_enqueued_tokens=60)
+    desk.start("submit", desk.items(8), "--max-requests", "2", *SOON)
+    desk.simulator.advance(5)
+    pass_until_quiet(desk, passes=12)
+    assert desk.balanced()["counts"]["succeeded"] == 8
+    assert {line["round"] for line in desk.lines("results.jsonl")} == {0}
+    assert len(events(desk, "batch.queue_full")) > 0
