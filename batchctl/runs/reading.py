@@ -23,6 +23,7 @@ from batchctl.state.rows import BatchRow, ErrorGroup, ItemRow, RunRow, stamp, st
 from batchctl.state.store import Store
 
 REFUSED = "refused"
+_ITEM = re.compile(r"^item (?:'.*?'|\".*?\"): ")
 _VARYING = re.compile(r"id '.*' stands|id \".*\" stands|\d+")
 
 
@@ -130,7 +131,7 @@ def _refused_groups(store: Store, row: RunRow) -> list[ErrorGroup]:
                 continue
             error = _ERROR.decode(read_line(file, item.out_offset, item.out_length)).error
             reason = error.message.partition(f" line {item.line}: ")[2] or error.message
-            reason = reason.removeprefix(f"item {item.id!r}: ")
+            reason = _ITEM.sub("", reason, count=1)
             key = (error.type, _VARYING.sub("…", reason))
             counts[key] += 1
             first.setdefault(key, reason)
