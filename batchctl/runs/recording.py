@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from batchctl.core.errors import StorageError
@@ -11,30 +11,7 @@ from batchctl.core.reply import parse_output
 from batchctl.core.retry import Decision, decide
 from batchctl.files.results import error_line, result_line
 from batchctl.runs.held import HeldRun
-from batchctl.state.rows import ERROR_MESSAGE_CHARS, BatchRow, Failure, ItemRow, Member, Success
-
-
-@dataclass(slots=True)
-class Totals:
-    """Tokens and cost of a slice; `unpriced` counts answers without a known price."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_input_tokens: int = 0
-    cost_usd: float = 0.0
-    unpriced: int = 0
-
-    def add(self, usage: Usage, cost: float | None) -> None:
-        """Add one answer."""
-        self.input_tokens += usage.input_tokens
-        self.output_tokens += usage.output_tokens
-        self.cached_input_tokens += usage.cached_input_tokens
-        self.cost_usd += cost or 0.0
-        self.unpriced += cost is None
-
-    def as_dict(self) -> dict[str, Any]:
-        """The totals as the store takes them."""
-        return asdict(self)
+from batchctl.state.rows import ERROR_MESSAGE_CHARS, BatchRow, Failure, ItemRow, Member, Success, Totals
 
 
 @dataclass(slots=True)
@@ -205,7 +182,7 @@ class Slice:
             self.failures,
             results_end=self.run.results.end,
             errors_end=self.run.errors.end,
-            **self.totals.as_dict(),
+            totals=self.totals,
             at=self.run.ctx.now(),
         )
 

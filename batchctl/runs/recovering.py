@@ -11,9 +11,8 @@ from batchctl.core.errors import StorageError
 from batchctl.core.events import Level
 from batchctl.core.model import ItemState, Lane, Outcome, Usage
 from batchctl.runs.held import HeldRun
-from batchctl.runs.recording import Totals
 from batchctl.runs.reopening import take_back
-from batchctl.state.rows import Failure, ItemRow, Success
+from batchctl.state.rows import Failure, ItemRow, Success, Totals
 
 PAGE = 2_000  # lines a transaction
 
@@ -122,9 +121,7 @@ def _succeed(run: HeldRun, page: list[Found], rows: dict[str, ItemRow], numbers:
             usage = line.usage or _UsageOfLine(0, 0, 0)
             totals.add(Usage(usage.input_tokens, usage.output_tokens, usage.cached_input_tokens), line.cost_usd)
         successes = [Success(rows[line.id].seq, offset, length) for offset, length, line in lines]
-        run.store.results.record(
-            run.id, number, lane, successes, [], results_end=end, at=run.ctx.now(), **totals.as_dict()
-        )
+        run.store.results.record(run.id, number, lane, successes, [], results_end=end, at=run.ctx.now(), totals=totals)
 
 
 def _failure(row: ItemRow, offset: int, length: int, line: _Line) -> Failure:

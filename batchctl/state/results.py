@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import astuple
 from datetime import datetime
 
 from batchctl.core.errors import StaleStateError
 from batchctl.core.model import MAY_ANSWER, Lane, Outcome
 from batchctl.state.changing import MARKS, chunks, count_outcomes, expect, resize
 from batchctl.state.connection import Database
-from batchctl.state.rows import ERROR_MESSAGE_CHARS, Failure, Success, stamp
+from batchctl.state.rows import ERROR_MESSAGE_CHARS, Failure, Success, Totals, stamp
 
 
 class Results:
@@ -30,11 +31,7 @@ class Results:
         at: datetime,
         results_end: int | None = None,
         errors_end: int | None = None,
-        input_tokens: int = 0,
-        output_tokens: int = 0,
-        cached_input_tokens: int = 0,
-        cost_usd: float = 0.0,
-        unpriced: int = 0,
+        totals: Totals | None = None,
     ) -> None:
         """Record a chunk of outcomes and every counter they change, in one transaction.
 
@@ -44,7 +41,7 @@ class Results:
             number: the batch that answered; None in the sync lane.
             successes, failures: of items that are open; the caller has dropped repetitions.
             results_end, errors_end: new recorded ends of the two files, in bytes; None where nothing was appended.
-            input_tokens, output_tokens, cached_input_tokens, cost_usd, unpriced: what this chunk adds.
+            totals: tokens and cost that this chunk adds.
 
         Raises:
             StaleStateError: an item was not open, or not where the answer says; nothing is changed.
@@ -63,19 +60,7 @@ class Results:
                 " cost_usd = cost_usd + ?6, unpriced = unpriced + ?7, results_bytes = coalesce(?8, results_bytes),"
                 " errors_bytes = coalesce(?9, errors_bytes), updated_at = ?10 WHERE id = ?11"
                 " AND coalesce(?8 >= results_bytes, 1) AND coalesce(?9 >= errors_bytes, 1)",
-                (
-                    settled,
-                    failed,
-                    input_tokens,
-                    output_tokens,
-                    cached_input_tokens,
-                    cost_usd,
-                    unpriced,
-                    results_end,
-                    errors_end,
-                    stamp(at),
-                    run_id,
-                ),
+                (settled, failed, *astuple(totals or Totals()), results_end, errors_end, stamp(at), run_id),
             )
             expect(changed, 1, f"run {run_id} is missing, or a file would end before its recorded end")
 

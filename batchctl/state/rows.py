@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from batchctl.core.model import BatchState, CancelCause, ItemState, Lane, Outcome, RunState
+from batchctl.core.model import BatchState, CancelCause, ItemState, Lane, Outcome, RunState, Usage
 
 ERROR_MESSAGE_CHARS = 2_000
 
@@ -296,3 +296,22 @@ class Failure:
     out_offset: int | None = None
     out_length: int | None = None
     spends_round: bool = True
+
+
+@dataclass(slots=True)
+class Totals:
+    """Tokens and cost of some answers; `unpriced` counts those without a known price."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_input_tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced: int = 0
+
+    def add(self, usage: Usage, cost: float | None) -> None:
+        """Add one answer."""
+        self.input_tokens += usage.input_tokens
+        self.output_tokens += usage.output_tokens
+        self.cached_input_tokens += usage.cached_input_tokens
+        self.cost_usd += cost or 0.0
+        self.unpriced += cost is None

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from batchctl.core.model import BatchState, ItemState, Lane, Outcome
-from batchctl.state.rows import Failure, NewItem, Success
+from batchctl.state.rows import Failure, NewItem, Success, Totals
 from batchctl.state.store import Store
 
 NOW = datetime(2026, 1, 31, 22, 15, tzinfo=UTC)
@@ -78,7 +78,9 @@ def succeed(store: Store, run_id: int, number: int | None, *seqs: int) -> None:
     end = store.results.ends(run_id)[0]
     successes = [Success(seq, end + place * 50, 50) for place, seq in enumerate(seqs)]
     lane = Lane.SYNC if number is None else Lane.BATCH
-    store.results.record(run_id, number, lane, successes, [], at=NOW, results_end=end + 50 * len(seqs), output_tokens=1)
+    store.results.record(
+        run_id, number, lane, successes, [], at=NOW, results_end=end + 50 * len(seqs), totals=Totals(output_tokens=1)
+    )
 
 
 def fail(

@@ -9,7 +9,7 @@ import pytest
 
 from batchctl.core.errors import StaleStateError
 from batchctl.core.model import BatchState, ItemState, Lane, Outcome
-from batchctl.state.rows import Failure, Success
+from batchctl.state.rows import Failure, Success, Totals
 from batchctl.state.store import Store
 from tests.state.making import LATER, NOW, add_waiting, create, fail, plan, send, succeed
 
@@ -43,11 +43,7 @@ def test_a_chunk_of_outcomes(store: Store) -> None:
         at=LATER,
         results_end=100,
         errors_end=40,
-        input_tokens=11,
-        output_tokens=7,
-        cached_input_tokens=5,
-        cost_usd=0.25,
-        unpriced=1,
+        totals=Totals(input_tokens=11, output_tokens=7, cached_input_tokens=5, cost_usd=0.25, unpriced=1),
     )
     run = store.runs.by_id(run_id)
     assert run is not None
