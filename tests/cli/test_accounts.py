@@ -150,7 +150,7 @@ def test_a_batch_not_found_elsewhere_is_not_lost(make_desk: MakeDesk, monkeypatc
     desk = make_desk(provider)
     desk.start("submit", desk.items(2))
     use(monkeypatch, other)
-    for _ in range(12):
+    for _ in range(10):
         ran = desk("poll")
         assert f"sent to {desk.simulator.url}" in ran.err
     needs = desk.status()["needs"]
