@@ -9,7 +9,8 @@ from batchctl.core.limiter import RESOURCES, Amounts
 
 MEMORY = 100  # answers after which the oldest no longer weigh
 FIRST_LATENCY = 10.0  # seconds, until some were measured
-PRIOR = 10  # answers that the first guess weighs: quick answers come first and tell less than they seem to
+PRIOR = 40  # answers that the first guess weighs: quick answers come first and tell less than they seem to
+PLANS = 10  # answers that the plans of the first requests weigh
 ROOM = 3.0  # deviations of what is in flight that the window has room for, lest it holds the pace up
 FIRST_SIZE = 16  # while no limit is known
 
@@ -25,6 +26,7 @@ class Window:
         self._most = most
         self._latency = FIRST_LATENCY
         self._means: list[float] | None = None  # of each resource
+        self._plans = 0
         self._answers = 0
         self._unlimited = FIRST_SIZE
         self._new = 0  # answers that the means do not hold yet
@@ -32,9 +34,10 @@ class Window:
         self._sums = [0.0] * len(RESOURCES)
 
     def expect(self, amounts: Amounts) -> None:
-        """Take the planned amounts of a request as a first measure, until an answer gives a better one."""
-        if self._means is None:
-            self._means = [float(amount) for amount in amounts]
+        """Take the planned amounts of a request as a first measure, until answers give a better one."""
+        self._plans += 1
+        means = self._means or [0.0] * len(RESOURCES)
+        self._means = [mean + (amount - mean) / self._plans for mean, amount in zip(means, amounts, strict=True)]
 
     def learn(self, amounts: Amounts, seconds: float) -> None:
         """Take in what an answer used and how long it took."""
@@ -70,15 +73,12 @@ class Window:
         new = self._new
         if not new:
             return
-        first = not self._answers  # the first guess of the amounts weighs nothing
         self._answers += new
         self._unlimited = min(self._unlimited + new, self._most)
         weight = min(new / min(self._answers + PRIOR, MEMORY), 1.0)
         self._latency += (self._seconds / new - self._latency) * weight
-        weight = min(new / min(self._answers, MEMORY), 1.0)
-        means = [total / new for total in self._sums]
-        if self._means is not None and not first:
-            means = [known + (mean - known) * weight for known, mean in zip(self._means, means, strict=True)]
-        self._means = means
+        weight = min(new / min(self._answers + min(self._plans, PLANS), MEMORY), 1.0)
+        means = self._means or [0.0] * len(RESOURCES)
+        self._means = [mean + (total / new - mean) * weight for mean, total in zip(means, self._sums, strict=True)]
         self._new, self._seconds = 0, 0.0
         self._sums = [0.0] * len(RESOURCES)

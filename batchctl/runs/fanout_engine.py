@@ -217,6 +217,8 @@ class Engine:
         self._held = None
         self._meter.calls += 1
         call = self._flying[member.seq] = _Call(member, self._throttle.take(now), now)
+        if len(self._workers) < self._throttle.size:
+            self._grow()
         return call
 
     async def _pause(self, seconds: float | None) -> None:

@@ -80,8 +80,6 @@ class Throttle:
         except TooLargeError:
             planned = self._fitting(planned, tokens)
             ready = self._limiter.ready_at(now, planned)
-        if not self._answers:
-            self._window.expect(planned)
         self._planned = planned
         return ready
 
@@ -98,6 +96,9 @@ class Throttle:
 
     def take(self, now: float) -> Taken:
         """Count the request that was asked for last, and goes now."""
+        if not self._answers:
+            self._window.expect(self._planned)
+            self._resize()
         return self._limiter.take(now, self._planned)
 
     def lost(self, taken: Taken) -> None:

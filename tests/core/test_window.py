@@ -24,12 +24,15 @@ def test_the_size_follows_budget_tokens_and_latency() -> None:
 
 
 def test_the_size_is_known_before_the_first_answer() -> None:
-    """At the start the estimates decide, and only the first of them until an answer comes."""
+    """At the start the plans decide together, and the first answers do not outweigh them."""
     window = Window(most=1000)
     window.expect(Amounts(tokens=1000))
-    before = window.size({"tokens": 60_000})
-    window.expect(Amounts(tokens=1))
-    assert window.size({"tokens": 60_000}) == before == 20
+    assert window.size({"tokens": 60_000}) == 20
+    for _ in range(2):
+        window.expect(Amounts(tokens=4000))
+    assert window.size({"tokens": 180_000}) == 20
+    window.learn(Amounts(tokens=1), 10.0)
+    assert 20 <= window.size({"tokens": 180_000}) <= 30
 
 
 def test_it_adapts_when_items_change() -> None:
