@@ -170,3 +170,28 @@ def test_reading_can_be_interrupted(make_desk: MakeDesk) -> None:
     assert b"nothing was sent" in err
     assert not (desk.folder / "state").exists()
     assert desk.creates() == 0
+
+
+def test_an_interrupted_wait_names_every_run(make_desk: MakeDesk) -> None:
+    """Ctrl-C over several runs: all of them are named, and so is the command that goes on with them."""
+    desk = make_desk()
+    desk.start("submit", desk.items(2))
+    desk.start("submit", desk.items(2, "b.jsonl"), "--out", str(desk.folder / "b"), name="b")
+    process = subprocess.Popen(command(desk, "poll", "--wait"), stderr=subprocess.PIPE, text=True)
+    until(lambda: held(desk.folder / "state" / "b" / "lock"), "the wait holds both runs")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "state of runs r, b is saved" in err
+    assert "poll --wait --resubmit r b`" in err
+
+
+def test_a_closed_pipe_ends_quietly(make_desk: MakeDesk) -> None:
+    """`items RUN | head` is no error: exit 0 and nothing on standard error."""
+    desk = make_desk()
+    desk.start("submit", desk.items(3))
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(command(desk, "items", "r"), stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (ran.returncode, ran.stderr) == (0, b"")

@@ -172,3 +172,12 @@ def test_the_log_file_tells_how_a_command_ended(make_desk: MakeDesk) -> None:
     ]
     assert ended["exit_code"] == 6
     assert ended["text"] in ran.err
+
+
+def test_a_taken_port_is_a_usage_error(make_desk: MakeDesk) -> None:
+    """`simulate` on a port that is in use says so in one line."""
+    desk = make_desk()
+    port = desk.simulator.url.rpartition(":")[2]
+    said = desk("simulate", "--port", port, code=2).err
+    assert f"port {port}" in said
+    assert "--port 0" in said
