@@ -40,4 +40,4 @@ def fanout(ctx: click.Context, /, items: tuple[str, ...], run_name: str | None, 
         name, simulate = request.name, [request.name] if given["simulate"] else []
         verb = lambda c: verbs.fanout(c, request)  # noqa: E731
     with summed_up(options, name):
-        work(options, verb, simulate=simulate, faults=given["faults"], goes_on=run_name is not None)
+        work(options, verb, simulate=simulate, faults=given["faults"], goes_on=run_name is not None, fast=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ def work(
     faults: Path | None = None,
     goes_on: bool = False,
     several: bool = False,
+    fast: bool = False,
 ) -> Any:
     """Run one verb to its end, with everything it needs around it; returns what the verb returns.
 
@@ -36,15 +37,17 @@ def work(
         faults: the fault file of a simulator.
         goes_on: these runs were started before, with or without faults.
         several: it works on several runs.
+        fast: it makes many calls a second, so uvloop is used where it is installed.
     """
     with ExitStack() as stack:
         sinks = stack.enter_context(sinks_for(options, several=several))
         emit = fan_out(sinks)
         stack.enter_context(_logged(fan_out(sinks[1:])))
+        loop = _fast_loop() if fast else None
         if not simulate:
-            return asyncio.run(_run(options["state"], verb, emit, {}))
+            return _in_loop(loop, _run(options["state"], verb, emit, {}))
         simulator = _SimulatorOnUse(stack, options["state"], simulate, faults, remembered=goes_on and not faults)
-        done = asyncio.run(_run(options["state"], verb, emit, simulator))
+        done = _in_loop(loop, _run(options["state"], verb, emit, simulator))
         simulator.keep_faults()  # also where nothing had to be asked
         return done
 
@@ -58,6 +61,21 @@ def _logged(log: Emit) -> Iterator[None]:
         data = {"exit_code": error.exit_code, "hint": error.hint}
         log(Event("command.failed", error.message, level=Level.ERROR, data=data))
         raise
+
+
+def _in_loop(factory: Callable[[], asyncio.AbstractEventLoop] | None, work: Coroutine[Any, Any, Any]) -> Any:
+    with asyncio.Runner(loop_factory=factory) as runner:
+        return runner.run(work)
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """The event loop of the extra `fast`, where it is installed."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    make: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return make
 
 
 async def _run(state: Path, verb: Callable[[Context], Awaitable[Any]], emit: Emit, addresses: Mapping[str, str]) -> Any:
