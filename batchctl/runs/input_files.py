@@ -10,9 +10,7 @@ from batchctl.state.rows import BatchRow
 
 async def discard_file(run: HeldRun, batch: BatchRow) -> None:
     """Delete the input file of a batch that is collected or given up; one that stays is said, not an error (60, 63)."""
-    if batch.file_id is None:
-        return
-    error = await _delete(run, batch.number, batch.file_id)
+    error = await _delete(run, batch)
     if error is not None:
         run.emit(
             "file.kept",
@@ -25,15 +23,17 @@ async def discard_file(run: HeldRun, batch: BatchRow) -> None:
 async def discard_leftovers(run: HeldRun) -> None:
     """Delete input files that stayed because a deletion failed, or the process died before it."""
     for batch in run.store.batches.with_spent_files(run.id):
-        assert batch.file_id is not None
-        if await _delete(run, batch.number, batch.file_id) is not None:
+        if await _delete(run, batch) is not None:
             return  # the next pass tries again
 
 
-async def _delete(run: HeldRun, number: int, file_id: str) -> ProviderError | None:
+async def _delete(run: HeldRun, batch: BatchRow) -> ProviderError | None:
+    """Delete a batch's input file where it was uploaded; elsewhere it would only seem to be gone."""
+    if batch.file_id is None or batch.address not in (None, (await run.account()).address):
+        return None
     try:
-        await run.provider.discard(file_id)
+        await run.provider.discard(batch.file_id)
     except ProviderError as error:
         return error
-    run.store.batches.file_deleted(run.id, number, file_id)
+    run.store.batches.file_deleted(run.id, batch.number, batch.file_id)
     return None

@@ -164,6 +164,24 @@ def test_a_batch_not_found_elsewhere_is_not_lost(make_desk: MakeDesk, monkeypatc
     assert (desk.creates(), other.creates()) == (1, 0)
 
 
+def test_an_input_file_is_deleted_where_it_is(make_desk: MakeDesk, monkeypatch: Env) -> None:
+    """A 404 at another address is not its end: the file is deleted once that is set back."""
+    other = make_desk("openai")
+    refused = {"endpoint": "openai.files.delete", "action": "status", "status": 503, "times": 2}
+    desk = make_desk("openai", {"calls": [refused], "batches": [{"nth": 2, "duration": 2 * LATER}]})
+    desk.start("submit", desk.items(2), "--max-requests", "1")
+    desk.simulator.advance(LATER)
+    desk("poll")
+    use(monkeypatch, other)
+    desk("poll")
+    use(monkeypatch, desk)
+    desk.simulator.advance(2 * LATER)
+    desk("poll")
+    assert desk.balanced()["counts"]["succeeded"] == 2
+    assert desk.simulator.stats()["calls"]["openai.files.delete"] == 4
+    assert "openai.files.delete" not in other.simulator.stats()["calls"]
+
+
 @pytest.mark.parametrize(
     ("provider", "variable", "value"),
     [
