@@ -12,7 +12,9 @@ FIRST_LATENCY = 10.0  # seconds, until some were measured
 PRIOR = 40  # answers that the first guess weighs: quick answers come first and tell less than they seem to
 PLANS = 10  # answers that the plans of the first requests weigh
 ROOM = 3.0  # deviations of what is in flight that the window has room for, lest it holds the pace up
-FIRST_SIZE = 16  # while no limit is known
+FIRST_SIZE = 4  # while no limit is known: a key that is not valid costs so many calls
+SMALL = 16  # up to here each answer makes room for one more call, and from here on each eighth
+GROWTH = 1 / 8  # doubles in six answers' time; a key that dies after 300 answers costs fewer than 60 calls more
 
 
 class Window:
@@ -28,7 +30,7 @@ class Window:
         self._means: list[float] | None = None  # of each resource
         self._plans = 0
         self._answers = 0
-        self._unlimited = FIRST_SIZE
+        self._unlimited = float(FIRST_SIZE)
         self._new = 0  # answers that the means do not hold yet
         self._seconds = 0.0  # of those
         self._sums = [0.0] * len(RESOURCES)
@@ -64,7 +66,7 @@ class Window:
             if amount and resource in limits
         ]
         if not rates:
-            return min(self._unlimited, self._most)
+            return min(int(self._unlimited), self._most)
         needed = min(rates) * self._latency
         return min(max(math.ceil(needed + ROOM * math.sqrt(needed)), 1), self._most)
 
@@ -74,7 +76,8 @@ class Window:
         if not new:
             return
         self._answers += new
-        self._unlimited = min(self._unlimited + new, self._most)
+        quick = min(new, max(SMALL - self._unlimited, 0.0))
+        self._unlimited = min(self._unlimited + quick + (new - quick) * GROWTH, self._most)
         weight = min(new / min(self._answers + PRIOR, MEMORY), 1.0)
         self._latency += (self._seconds / new - self._latency) * weight
         weight = min(new / min(self._answers + min(self._plans, PLANS), MEMORY), 1.0)

@@ -54,9 +54,13 @@ def test_without_limits_it_grows_with_success_and_halves_with_refusal() -> None:
     """An account that tells no limit is felt out (field report 156)."""
     window = Window(most=40)
     assert window.size({}) == FIRST_SIZE
-    for _ in range(100):
+    sizes = []
+    for _ in range(300):
         window.learn(Amounts(tokens=10), 1.0)
-    assert window.size({}) == 40
+        sizes.append(window.size({}))
+    assert sizes[:13] == [*range(5, 17), 16]
+    assert sizes[100] == 27
+    assert sizes[-1] == 40
     window.shrink()
     assert window.size({}) == 20
     for _ in range(10):

@@ -130,6 +130,18 @@ def test_systemic_errors_stop_at_once_and_cost_no_item(tmp_path: Path) -> None:
     assert len(provider.starts) < 360
 
 
+@pytest.mark.parametrize(("dies", "most"), [(1, 4), (300, 359)])
+def test_a_dead_key_costs_few_calls_also_without_limits(tmp_path: Path, dies: int, most: int) -> None:
+    """While an account tells no limits the window opens slowly enough (field report 145)."""
+    bad = ProviderError("invalid key", fault=Fault.SYSTEMIC, status=401)
+    provider = Provider(plain, one_second, fail=lambda _id, number, _now: bad if number >= dies else None)
+    with planned(tmp_path, [100] * 1000) as run:
+        played = play(run, provider)
+        assert run.refresh().failed == 0
+    assert isinstance(played.error, SystemicError)
+    assert len(provider.starts) <= most
+
+
 def test_one_poisoned_item_costs_itself(tmp_path: Path) -> None:
     """Among 1,000 items one that always fails is tried five times, and the others do not wait for it."""
     provider = Provider(plain, one_second, fail=lambda id_, _n, _now: refusal(None, 500) if id_ == "i500" else None)
