@@ -30,6 +30,7 @@ from batchctl.runs.polling import LOST_AFTER
 from batchctl.runs.recalling import recall, refuse_older_state
 from batchctl.runs.recovering import recover
 from batchctl.runs.reopening import requestable, take_back
+from batchctl.runs.settling import settle
 from batchctl.runs.several import Several
 from batchctl.runs.starting import start
 from batchctl.state.store import Store
@@ -199,6 +200,8 @@ async def cancel(ctx: Context, name: str) -> None:
             run.store.runs.move(run.id, RunState.CANCELED, needs=None, at=ctx.now())
             run.refresh()
         try:
+            recall(run)  # what only an older copy of the state file calls unsent is settled, and canceled, too
+            await settle(run)
             await withdraw_everything(run)
             recover(run)
             await one_pass(run, look=True, resubmit=False, all_batches=True)
