@@ -22,6 +22,7 @@ SCRIPTS: dict[str, tuple[str, int, int]] = {
     "exporting": ("Reading results", 10_000, 1_000_000),
     "polling": ("Polling", 8_000, 80_000),
     "growth": ("Growth", 10_000, 10_000_000),
+    "fanout": ("Throttled fan-out", 20_000, 1_000_000),
 }
 """Each script with its title and its number of items in the small and in the full run."""
 MARKS = {True: "met", False: "**missed**", None: ""}

@@ -2,21 +2,44 @@
 
 The baseline is a token bucket that starts full (as limiter libraries do), in the same run.
 
-`python -m benchmarks.fanout_budget`
+`python -m benchmarks.fanout_budget [--real]`; `--real` also takes four minutes of real time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import random
+import sys
 import tempfile
+from collections.abc import Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from batchctl.core.model import Usage
+from batchctl.runs.fanout_running import drive
 from tests.fanout.virtual import Provider, planned, play
 
 MINUTES = 10
 ERROR = 0.1  # by how much the estimate of a request may be wrong
-CASES = (("4 M tokens/min", 4_000_000, 1_200, 12_000, 0.99), ("60,000 tokens/min", 60_000, 600, 1_800, 0.965))
+SEED = 3
+LARGE = (4_000_000, 1_200, 12_000)  # a minute, mean and largest tokens of a request
+SMALL = (60_000, 600, 1_800)
+
+
+@dataclass
+class Use:
+    """What became of a budget."""
+
+    part: float  # used
+    refused: int
+    worst: float  # 60 seconds, as part of the limit
+    full_bucket: int = 0  # refusals a bucket that starts full meets in two minutes
+
+    def __str__(self) -> str:
+        more = f"; a full bucket: {self.full_bucket} refused in 2 minutes" if self.full_bucket else ""
+        return f"{self.part:.4f} used, {self.refused} refused, worst 60 s {self.worst:.4f}{more}"
 
 
 def sizes(count: int, mean: int, most: int, seed: int) -> list[int]:
@@ -43,37 +66,40 @@ def full_bucket(real: list[int], limit: int) -> int:
     return refused
 
 
-def tokens(name: str, limit: int, mean: int, most: int, wanted: float, seed: int = 3) -> None:
-    """One budget of tokens for ten minutes."""
-    real = sizes(round(limit * MINUTES / mean * 1.1), mean, most, seed)
-    chance = random.Random(seed)
+def tokens(limit: int, mean: int, most: int, *, minutes: float = MINUTES, real_time: bool = False) -> Use:
+    """One budget of tokens at full demand."""
+    real = sizes(round(limit * minutes / mean * 1.1), mean, most, SEED)
+    chance = random.Random(SEED)
     estimates = [max(1, round(size * (1 + chance.uniform(-ERROR, ERROR)))) for size in real]
     provider = Provider(
-        lambda id_: Usage(real[int(id_[1:]) - 1], 20), lambda c: c.lognormvariate(1, 0.6), {"tokens": limit}, seed=seed
+        lambda id_: Usage(real[int(id_[1:]) - 1], 20), lambda c: c.lognormvariate(1, 0.6), {"tokens": limit}, seed=SEED
     )
     with tempfile.TemporaryDirectory() as folder, planned(Path(folder), estimates, tpm=limit) as run:
-        play(run, provider, limit=MINUTES * 60)
+        if real_time:
+            run.ctx.emit = lambda _event: None
+            asyncio.run(_for(drive(run, provider, None), minutes * 60))
+        else:
+            play(run, provider, limit=minutes * 60)
     used = sum(real[int(id_[1:]) - 1] for _, id_ in provider.starts)
-    print(
-        f"{name}: {used / (limit * MINUTES):.4f} of {MINUTES} minutes used (wanted {wanted}), "
-        f"{provider.refused} refused, "
-        f"worst 60 s {provider.worst['tokens']:.4f}; a full bucket: {full_bucket(real, limit)} refused in 2 minutes"
-    )
+    return Use(used / (limit * minutes), provider.refused, provider.worst["tokens"], full_bucket(real, limit))
 
 
-def requests() -> None:
-    """600 a minute with 900 a minute on offer."""
+async def _for(work: Coroutine[Any, Any, None], seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await work
+
+
+def requests() -> Use:
+    """600 a minute with 900 a minute on offer, five minutes."""
     provider = Provider(lambda _id: Usage(100, 20), lambda _chance: 1.0, {"requests": 600})
     with tempfile.TemporaryDirectory() as folder, planned(Path(folder), [100] * 4500, rpm=600) as run:
         play(run, provider, limit=300.0)
-    print(
-        f"600 requests/min: {len(provider.starts) / 3000:.4f} of 5 minutes used, {provider.refused} refused, "
-        f"worst 60 s {provider.worst['requests']:.4f}"
-    )
+    return Use(len(provider.starts) / 3000, provider.refused, provider.worst["requests"])
 
 
-def utilisation() -> None:
-    """A window of 20 on latencies with a long tail, against waves of 20; the median of five seeds."""
+def utilisation() -> tuple[float, float]:
+    """A window of 20 on latencies with a long tail: part of ideal, and times waves of 20; the median of five seeds."""
     use, gain = [], []
     for seed in range(1, 6):
         provider = Provider(
@@ -86,11 +112,13 @@ def utilisation() -> None:
         waves = sum(max(durations[start : start + 20]) for start in range(0, 2000, 20))
         use.append(provider.busy / 20 / seconds)
         gain.append(waves / seconds)
-    print(f"window of 20: {sorted(use)[2]:.3f} of ideal (wanted 0.95), {sorted(gain)[2]:.2f} times waves (wanted 4)")
+    return sorted(use)[2], sorted(gain)[2]
 
 
 if __name__ == "__main__":
-    for case in CASES:
-        tokens(*case)
-    requests()
-    utilisation()
+    print("4 M tokens/min:", tokens(*LARGE))
+    print("60,000 tokens/min:", tokens(*SMALL))
+    print("600 requests/min:", requests())
+    print("window of 20: {:.3f} of ideal, {:.2f} times waves".format(*utilisation()))
+    if "--real" in sys.argv:
+        print("60,000 tokens/min in real time:", tokens(*SMALL, minutes=4, real_time=True))

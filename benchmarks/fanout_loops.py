@@ -1,6 +1,6 @@
 """Loops over the same requests: ours, a bare one of the same HTTP client, the SDK's. Each prints what it took as JSON.
 
-Run as `python -m benchmarks.fanout_loops NAME URL COUNT WINDOW`.
+Run as `python -m benchmarks.fanout_loops NAME URL COUNT WINDOW [uvloop]`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ async def ours(url: str, count: int, size: int) -> Spent:
             with hold(ctx, store, "r") as run:
                 provider = run.sync_provider()
                 first = json.dumps(body("warm")).encode()
-                await provider.complete("warm", "/v1/messages", first, timeout=30)  # imports the SDK
+                await provider.complete("warm", "/v1/messages", first, timeout=30)  # opens the session
                 run.rates("claude-sonnet-4-5", batch=False)
                 with spending() as spent:
                     await drive(run, provider, None)
@@ -122,6 +122,12 @@ LOOPS = {loop.__name__: loop for loop in (bare, sdk, ours)}
 if __name__ == "__main__":
     os.environ.setdefault("ANTHROPIC_API_KEY", "none-at-all")
     name, url, count, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    spent = asyncio.run(LOOPS[name](url, count, size))
+    factory = None
+    if sys.argv[5:] == ["uvloop"]:
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        spent = runner.run(LOOPS[name](url, count, size))
     rss_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps({"seconds": spent.seconds, "cpu": spent.cpu, "rss_mb": rss_mb}))

@@ -40,12 +40,13 @@ def peak(url: str, count: int) -> float:
     return usage.ru_maxrss / 1024
 
 
-def main(many: int, few: int) -> None:
-    """Both counts against the same server."""
+def main(many: int, few: int) -> tuple[float, float]:
+    """Peaks of both counts against the same server."""
     os.environ.setdefault("ANTHROPIC_API_KEY", "none-at-all")
     with instant() as url:
         small, large = peak(url, few), peak(url, many)
     print(f"{large:.0f} MB at {many:,} items (wanted: under 150), {large - small:+.0f} MB from {few:,} (wanted: +20)")
+    return small, large
 
 
 if __name__ == "__main__":

@@ -53,7 +53,12 @@ def prepare(folder: Path, url: str, count: int) -> list[str]:
     return line
 
 
-def main(count: int) -> None:
+def main(count: int, rounds: int = 1) -> float:
+    """Restarts of that many items; returns the seconds of the best."""
+    return min(restart(count) for _ in range(rounds))
+
+
+def restart(count: int) -> float:
     """One restart."""
     os.environ.setdefault("ANTHROPIC_API_KEY", "none-at-all")
     with tempfile.TemporaryDirectory() as folder, instant() as url:
@@ -62,7 +67,7 @@ def main(count: int) -> None:
         subprocess.run([sys.executable, "-m", "batchctl", "--help"], check=True, capture_output=True)
         nothing = time.perf_counter() - start
         start = time.perf_counter()
-        process = subprocess.Popen(line)
+        process = subprocess.Popen(line, stderr=subprocess.DEVNULL)
         while int(urllib.request.urlopen(f"{url}/count").read()) == 0:
             time.sleep(0.005)
         seconds = time.perf_counter() - start
@@ -70,8 +75,10 @@ def main(count: int) -> None:
         calls = int(urllib.request.urlopen(f"{url}/count").read())
     print(
         f"first call after {seconds:.2f} s of {count:,} items (wanted: under 3; `--help`: {nothing:.2f}), "
-        f"{calls} calls in all"
+        f"{calls} calls in all",
+        flush=True,
     )
+    return seconds
 
 
 if __name__ == "__main__":
