@@ -95,14 +95,17 @@ class Sdk:
     @asynccontextmanager
     async def mapped(self, call: Call, *, total: float | None = None) -> AsyncIterator[None]:
         """Raise what goes wrong inside as a ProviderError; `total` seconds is all it may take."""
+        limit = asyncio.timeout(total)
         try:
-            async with asyncio.timeout(total):
+            async with limit:
                 yield
         except Exception as error:
-            ours = own_error(error)
+            late = limit.expired()  # the cause of that is a cancel, which says nothing
+            failure = TimeoutError(f"after {total:g} s") if late else error
+            ours = own_error(failure)
             if ours is not None:
                 raise ours from None
-            read = self.errors.of_exception(error, call, self._exceptions())
+            read = self.errors.of_exception(failure, call, self._exceptions())
             if read is None:
                 raise
             raise read from None  # the cause may hold headers

@@ -13,6 +13,7 @@ from batchctl.core.errors import Fault, InputError, ProviderError, SystemicError
 from batchctl.core.model import ErrorKind, Outcome
 from batchctl.providers import registry
 from batchctl.providers.base import Phase
+from batchctl.providers.errors import Call
 from batchctl.simulator import answer
 from tests.contract.conftest import SENDS, Bench, MakeBench, harmless, only_anthropic, only_openai
 
@@ -157,6 +158,17 @@ async def test_a_look_that_fails(bench: Bench, action: dict[str, Any], fault: Fa
         await bench.provider.check(created.batch_id)
     assert harmless(caught.value).fault is fault
     assert caught.value.retry_after == (7.0 if "headers" in action else None)
+
+
+async def test_a_look_that_hangs_ends(bench: Bench) -> None:
+    """A server that accepts and never answers holds nothing up for longer than a look may take."""
+    created = await bench.submit(bench.submission(PROMPTS[:1]))
+    bench.fault("*.batches.retrieve", action="hang", seconds=30)
+    sdk = bench.provider._sdk  # its own limit is a minute
+    with pytest.raises(ProviderError, match=r"no answer \(TimeoutError: after 0.1 s\)") as caught:
+        async with sdk.mapped(Call.READ, total=0.1):
+            await bench.provider.check(created.batch_id)
+    assert caught.value.fault is Fault.RETRY
 
 
 @pytest.mark.parametrize("bytes_kept", [0, 10, 700])

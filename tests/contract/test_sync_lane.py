@@ -95,6 +95,7 @@ async def test_the_deadline_is_total(bench: Bench, action: dict[str, Any]) -> No
         await ask(bench, timeout=0.2)
     assert time.monotonic() - start < 2
     assert caught.value.fault is Fault.AMBIGUOUS
+    assert "after 0.2 s" in caught.value.message
 
 
 async def test_a_refusal_is_an_answer(bench: Bench) -> None:
