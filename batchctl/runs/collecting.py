@@ -76,9 +76,12 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
 
 
 def _just_ended(run: HeldRun, batch: BatchRow) -> bool:
-    """Whether its looks may have come in quick succession, so that what is missing may only be late."""
+    """Whether its looks may have come in quick succession, so that what is missing may only be late.
+
+    An end far ahead was written by a clock that was wrong, and says nothing.
+    """
     patience = timedelta(seconds=(LOOKS - 1) * run.settings.interval)
-    return batch.ended_at is not None and run.ctx.now() < batch.ended_at + patience
+    return batch.ended_at is not None and abs(run.ctx.now() - batch.ended_at) < patience
 
 
 def _answered_without_results(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:

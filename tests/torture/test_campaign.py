@@ -64,6 +64,11 @@ FOUND = {
         {**NO_FAULTS, "items": [{"prompt_contains": "item 1.", "first_n_attempts": 2, "kind": "missing"}]},
         (Step("run", blow=Blow("http", 1, "after")),),
     ),
+    "an end that a wrong clock dated three days ahead": Schedule(
+        200036, "openai", 2, ("--max-requests", "2"), FLOWING,
+        {**NO_FAULTS, "items": [{"prompt_contains": "item 1.", "first_n_attempts": 1, "kind": "missing"}]},
+        (Step("run", shift=3 * DAY, blow=Blow("time", seconds=0.6)),),
+    ),
     "calls in flight while the disk is full": Schedule(
         70205, "openai", 28, ("--concurrency", "3", "--timeout", "5s"), FLOWING, NO_FAULTS,
         (Step("fanout", blow=Blow("fsync", 9, "full")),), limits={"latency_seconds": 3000.0}, lane="sync",
