@@ -67,7 +67,7 @@ FOUND = {
     "an end that a wrong clock dated three days ahead": Schedule(
         200036, "openai", 2, ("--max-requests", "2"), FLOWING,
         {**NO_FAULTS, "items": [{"prompt_contains": "item 1.", "first_n_attempts": 1, "kind": "missing"}]},
-        (Step("run", shift=3 * DAY, blow=Blow("time", seconds=0.6)),),
+        (Step("run", shift=3 * DAY, blow=Blow("http", 5, "before")),),
     ),
     "calls in flight while the disk is full": Schedule(
         70205, "openai", 28, ("--concurrency", "3", "--timeout", "5s"), FLOWING, NO_FAULTS,
