@@ -47,7 +47,7 @@ class SystemicError(BatchctlError):
 
 
 class StateError(BatchctlError):
-    """State file unreadable, or newer than this version."""
+    """State file unreadable, newer than this version, or an older copy of itself."""
 
     exit_code = 7
 
@@ -118,7 +118,7 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (4, "`--wait` ran out with work still open"),
     (5, "another process holds this run"),
     (6, "stopped on a systemic error: credentials, billing, quota, failure rate"),
-    (7, "state file unreadable, or newer than this version"),
+    (7, "state file unreadable, newer than this version, or older than what was sent"),
     (8, "a create is unknown and a person must look"),
     (130, "interrupted, state saved"),
     (143, "terminated, state saved"),
