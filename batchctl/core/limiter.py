@@ -21,7 +21,7 @@ SLACK = 0.3  # seconds by which the ways of two requests to the provider may dif
 SURPRISE = 3.0  # how much room is kept, in what open requests are expected to exceed their plans together
 MEMORY = 0.02  # weight of one answer in that expectation
 BURST = 0.05  # seconds of the budget that may go at once; none would lose the lateness of every timer
-TOGETHER = 0.005  # seconds of requests that leave the window together
+TOGETHER = 0.01  # seconds of requests that leave the window together
 RAMP = 10.0  # seconds until the full pace is back after a pause
 RAMP_START = 0.2  # part of the pace right after a pause
 

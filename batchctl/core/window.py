@@ -13,8 +13,9 @@ PRIOR = 40  # answers that the first guess weighs: quick answers come first and 
 PLANS = 10  # answers that the plans of the first requests weigh
 ROOM = 3.0  # deviations of what is in flight that the window has room for, lest it holds the pace up
 FIRST_SIZE = 4  # while no limit is known: a key that is not valid costs so many calls
-SMALL = 16  # up to here each answer makes room for one more call, and from here on each eighth
-GROWTH = 1 / 8  # doubles in six answers' time; a key that dies after 300 answers costs fewer than 60 calls more
+ASKED_SIZE = 16  # the same where a person named an upper bound
+SMALL = 48  # up to here each answer makes room for one more call
+TRUST = 5_600  # answers after which it does so again; before, for the part of one that there were of these
 
 
 class Window:
@@ -22,15 +23,16 @@ class Window:
 
     Args:
         most: upper bound, such as the connections there are.
+        asked: a person named it.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *, asked: bool = False) -> None:
         self._most = most
         self._latency = FIRST_LATENCY
         self._means: list[float] | None = None  # of each resource
         self._plans = 0
         self._answers = 0
-        self._unlimited = float(FIRST_SIZE)
+        self._unlimited = float(ASKED_SIZE if asked else FIRST_SIZE)
         self._new = 0  # answers that the means do not hold yet
         self._seconds = 0.0  # of those
         self._sums = [0.0] * len(RESOURCES)
@@ -77,7 +79,7 @@ class Window:
             return
         self._answers += new
         quick = min(new, max(SMALL - self._unlimited, 0.0))
-        self._unlimited = min(self._unlimited + quick + (new - quick) * GROWTH, self._most)
+        self._unlimited = min(self._unlimited + quick + (new - quick) * min(self._answers / TRUST, 1.0), self._most)
         weight = min(new / min(self._answers + PRIOR, MEMORY), 1.0)
         self._latency += (self._seconds / new - self._latency) * weight
         weight = min(new / min(self._answers + min(self._plans, PLANS), MEMORY), 1.0)

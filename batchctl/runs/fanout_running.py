@@ -115,6 +115,7 @@ class _Lane:
             charge=run.form.charge,
             max_tokens=settings.max_tokens,
             most=min(settings.concurrency or MOST_IN_FLIGHT, max(most_open() - FILES_KEPT, 1)),
+            asked=settings.concurrency is not None,
             random=run.ctx.random,
         )
         self._recorder = Recorder(run, self._broke)

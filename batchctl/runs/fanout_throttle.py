@@ -29,6 +29,7 @@ class Throttle:
         charge: what usage takes of the limits, in the provider's way of counting.
         max_tokens: most output tokens of an answer, None without a limit.
         most: most requests in flight.
+        asked: a person named that number.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Throttle:
         charge: Callable[[Usage], Amounts],
         max_tokens: int | None,
         most: int,
+        asked: bool,
         random: Random,
     ) -> None:
         self._budget = Budget(limits, share)
@@ -48,7 +50,7 @@ class Throttle:
         self.told: dict[str, int] = {}  # the account's limits as answers say
         self.limits = self._budget.limits()
         self._limiter = Limiter(self.limits)
-        self._window = Window(most)
+        self._window = Window(most, asked=asked)
         self._most = most
         self._charge = charge
         self._random = random

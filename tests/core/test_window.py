@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchctl.core.limiter import Amounts
-from batchctl.core.window import FIRST_SIZE, Window
+from batchctl.core.window import ASKED_SIZE, FIRST_SIZE, Window
 
 
 def test_the_size_follows_budget_tokens_and_latency() -> None:
@@ -52,17 +52,18 @@ def test_it_adapts_when_items_change() -> None:
 
 def test_without_limits_it_grows_with_success_and_halves_with_refusal() -> None:
     """An account that tells no limit is felt out (field report 156)."""
-    window = Window(most=40)
+    window = Window(most=60)
     assert window.size({}) == FIRST_SIZE
+    assert [Window(most=most, asked=True).size({}) for most in (8, 60)] == [8, ASKED_SIZE]
     sizes = []
-    for _ in range(300):
+    for _ in range(600):
         window.learn(Amounts(tokens=10), 1.0)
         sizes.append(window.size({}))
-    assert sizes[:13] == [*range(5, 17), 16]
-    assert sizes[100] == 27
-    assert sizes[-1] == 40
+    assert sizes[:45] == [*range(5, 49), 48]
+    assert sizes[300] == 55
+    assert sizes[-1] == 60
     window.shrink()
-    assert window.size({}) == 20
+    assert window.size({}) == 30
     for _ in range(10):
         window.shrink()
     assert window.size({}) == 1

@@ -41,14 +41,14 @@ def items(count: int, start: int = 1) -> list[object]:
 def test_a_stream_becomes_a_run(make_desk: MakeDesk, stdin: Stdin) -> None:
     """Standard input gives the same run as a file, and the same stream again changes nothing."""
     desk = make_desk()
-    stdin(items(1200))
+    stdin(items(600))
     fanout(desk, "-")
     status = desk.balanced()
-    assert (status["state"], status["counts"]["succeeded"]) == ("done", 1200)
-    stdin(items(1200))
+    assert (status["state"], status["counts"]["succeeded"]) == ("done", 600)
+    stdin(items(600))
     fanout(desk, "-")
-    assert calls(desk) == 1200
-    stdin(items(1201))
+    assert calls(desk) == 600
+    stdin(items(601))
     assert "different" in fanout(desk, "-", code=2).err
 
 
