@@ -99,6 +99,6 @@ def _line(entry: msgspec.Struct) -> bytes:
         line = _ENCODER.encode(repaired(msgspec.to_builtins(entry)))
     if not line.isascii():
         for first, raw, escaped in _BREAKS:
-            if line.find(first) >= 0 and raw in line:
+            if line.find(first) >= 0 and line.find(raw) >= 0:  # `in` first tries bytes as a number, which costs
                 line = line.replace(raw, escaped)
     return line

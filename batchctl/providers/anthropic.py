@@ -31,6 +31,7 @@ from batchctl.providers.base import (
 from batchctl.providers.errors import ANTHROPIC_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import anthropic_rates
 from batchctl.providers.keys import find_key
+from batchctl.providers.loading import loading
 from batchctl.providers.sdk import PORTS, Sdk, address_of, custom_id_of, ids_of, json_array, send_timeout, trusted
 from batchctl.providers.targets import anthropic_target
 from batchctl.providers.times import LOOK_BACK, earliest, from_text
@@ -295,7 +296,8 @@ def _origin(url: Any) -> tuple[str, str | None, int | None]:
 
 
 def _client(base_url: str | None, api_key: str | None) -> Any:
-    from anthropic import AsyncAnthropic, DefaultAioHttpClient
+    with loading():
+        from anthropic import AsyncAnthropic, DefaultAioHttpClient
 
     # a redirect would send the key and the body where nobody asked for
     return AsyncAnthropic(

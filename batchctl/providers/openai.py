@@ -31,6 +31,7 @@ from batchctl.providers.base import (
 from batchctl.providers.errors import OPENAI_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import openai_rates
 from batchctl.providers.keys import find_key
+from batchctl.providers.loading import loading
 from batchctl.providers.openai_format import LIMITS
 from batchctl.providers.openai_objects import BATCH, BATCHES, FILE, FILES, METADATA_KEY, Batch, File, Page, T
 from batchctl.providers.openai_results import parse_completion, parse_error
@@ -277,7 +278,8 @@ def _escaped(id_: str) -> str:
 
 
 def _client(base_url: str | None, api_key: str) -> Any:
-    from openai import AsyncOpenAI, DefaultAioHttpClient
+    with loading():
+        from openai import AsyncOpenAI, DefaultAioHttpClient
 
     # a redirect would send the key and the body where nobody asked for
     return AsyncOpenAI(
