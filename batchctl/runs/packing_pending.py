@@ -41,8 +41,7 @@ def pack_pending(run: HeldRun) -> list[int]:
     after = 0
     while page := run.store.items.pending(run.id, after_seq=after, limit=PAGE):
         after = page[-1].seq
-        for member in page:
-            group = (member.round, _group_of(run, member))
+        for member, group in zip(page, _groups_of(run, page), strict=True):
             batch = groups.get(group)
             if batch is None:
                 batch = groups[group] = _Open(
@@ -70,13 +69,17 @@ def close_spent(run: HeldRun) -> None:
         part.commit()
 
 
-def _group_of(run: HeldRun, member: Member) -> str | None:
-    """What may not be mixed in a batch: finished requests may name several models or endpoints."""
+def _groups_of(run: HeldRun, members: list[Member]) -> list[tuple[int, str | None]]:
+    """For each item its round, and what else may not be mixed in a batch."""
     if not run.settings.requests:
-        return run.settings.model
+        return [(member.round, run.settings.model) for member in members]
     with open_spool(run.spool) as spool:
-        line = msgspec.json.decode(read_line(spool, member.offset, member.length))
-    _, endpoint, body = run.form.parse_request(line)
+        return [(member.round, _target_of(run, read_line(spool, member.offset, member.length))) for member in members]
+
+
+def _target_of(run: HeldRun, line: bytes) -> str:
+    """Where a finished request goes: they may name several models or endpoints."""
+    _, endpoint, body = run.form.parse_request(msgspec.json.decode(line))
     return f"{endpoint} {body.get('model')}" if run.limits.one_model else endpoint
 
 
