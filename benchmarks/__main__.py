@@ -21,6 +21,7 @@ SCRIPTS: dict[str, tuple[str, int, int]] = {
     "importing": ("Download and import", 10_000, 1_000_000),
     "exporting": ("Reading results", 10_000, 1_000_000),
     "polling": ("Polling", 8_000, 80_000),
+    "planning_growth": ("Growth of planning", 10_000, 10_000_000),
     "growth": ("Growth", 10_000, 10_000_000),
     "fanout": ("Throttled fan-out", 20_000, 1_000_000),
 }
