@@ -139,7 +139,7 @@ class Desk:
 
 
 MODELS = {"anthropic": "claude-sonnet-4-5", "openai": "gpt-5-mini"}
-FAST = ("--interval", "0.05s", "--settle-after", "0.1s")
+FAST = ("--interval", "0.005s", "--settle-after", "0.1s")
 
 
 @pytest.fixture
