@@ -21,7 +21,7 @@ from batchctl.runs.recalling import recall, refuse_older_state
 from batchctl.runs.settling import needs_of_unknown, settle
 from batchctl.runs.submitting import admit, needs_of_room
 
-MIN_PAUSE = 0.05  # seconds; a schedule that is due at once never spins
+MIN_PAUSE = 0.02  # seconds; a schedule that is due at once never spins
 
 
 async def one_pass(run: HeldRun, *, look: bool, resubmit: bool, all_batches: bool = False) -> None:

@@ -101,7 +101,7 @@ def test_an_older_state_file_on_another_account(make_desk: MakeDesk, monkeypatch
         database.backup(copy)
     database.close()
     copy.close()
-    desk("poll", "--wait", "--wait-limit", "1s", code=4)
+    desk("poll", "--wait", "--wait-limit", "0.3s", code=4)
     assert desk.creates() == 2
     for side in ("-wal", "-shm"):
         state.with_name(state.name + side).unlink(missing_ok=True)

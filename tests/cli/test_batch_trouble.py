@@ -227,7 +227,7 @@ def test_waiting_runs_are_looked_at_in_turn(make_desk: MakeDesk) -> None:
     desk.start("submit", items, "--out", str(desk.folder / "out-a"), name="a")
     desk.start("submit", items, "--model", "claude-opus-4-1", "--out", str(desk.folder / "out-b"), name="b")
     desk.simulator.advance(LATER)
-    desk("poll", "--wait-limit", "1s", code=4)
+    desk("poll", "--wait-limit", "0.3s", code=4)
     assert desk.status("b")["state"] == "done"
 
 

@@ -33,7 +33,7 @@ def end(desk: Desk, *, succeeded: int) -> None:
     """Pass after pass until the run is done; every answer is there, once."""
     for _ in range(6):
         desk.simulator.advance(LATER)
-        desk("poll", "--resubmit", "--wait-limit", "1s", code=None)
+        desk("poll", "--resubmit", "--wait-limit", "0.3s", code=None)
     assert desk.balanced()["counts"]["succeeded"] == succeeded
     assert desk("doctor").out == ""
 
@@ -90,7 +90,7 @@ def test_closing_the_run_forgets_no_batch(make_desk: MakeDesk, provider: str, ve
         desk("poll")
     for _ in range(5):
         desk.simulator.advance(LATER)
-        desk("poll", "--wait-limit", "1s", code=None)
+        desk("poll", "--wait-limit", "0.3s", code=None)
     assert desk.creates() == 2
     succeeded = sum(entry["outcome"] == "succeeded" for entry in desk.simulator.ledger())
     assert desk.balanced()["counts"]["succeeded"] == succeeded

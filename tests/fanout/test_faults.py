@@ -26,7 +26,7 @@ def test_a_silent_server_holds_no_slot(make_desk: MakeDesk, action: dict[str, ob
     """The deadline is for the whole call; two calls later the item has failed and the others are done (159)."""
     desk = make_desk()
     fault(desk, contains='text of item 2"', **action)
-    fanout(desk, desk.items(6), "--timeout", "1s", "--max-attempts", "2", code=3)
+    fanout(desk, desk.items(6), "--timeout", "0.5s", "--max-attempts", "2", code=3)
     counts = desk.status()["counts"]
     assert counts == {"planned": 6, "succeeded": 5, "failed": 1, "open": 0}
     assert calls(desk) == 7
