@@ -29,7 +29,7 @@ def show_plan(request: PlanRequest, cut: Cut, *, as_json: bool) -> None:
             "bad": cut.bad,
             "too_large": cut.oversize,
             "batches": [
-                {"number": batch.number, "requests": batch.requests, "bytes": batch.size, "tokens": batch.tokens}
+                {"batch": batch.number, "requests": batch.requests, "bytes": batch.size, "tokens": batch.tokens}
                 for batch in cut.batches
             ],
             "bytes": cut.size,

@@ -26,12 +26,14 @@ def parse_duration(text: str) -> float:
     """Read a duration as seconds.
 
     Raises:
-        InputError: no number with one of the units s, m, h, d, or longer than ten years.
+        InputError: no number with one of the units s, m, h, d, nothing, or longer than ten years.
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise InputError(f"{text!r} is not a duration", hint="write a number and a unit: 90s, 5m, 24h, 2d")
     seconds = float(match[1]) * _SECONDS[match[2].lower()]
+    if not seconds:
+        raise InputError(f"{text!r} is no time at all", hint="give a duration above zero")
     if seconds > _LONGEST:
         raise InputError(f"{text!r} is longer than ten years")
     return seconds

@@ -14,6 +14,7 @@ from batchctl.core.model import BatchState, RunState
 from batchctl.files.names import workdir
 from batchctl.files.outputs import OutputFolder
 from batchctl.files.spool import SpoolWriter
+from batchctl.runs.budget import refuse_unpriced
 from batchctl.runs.context import Context
 from batchctl.runs.fanout_feed import Feed
 from batchctl.runs.fanout_running import drive
@@ -54,9 +55,10 @@ async def fanout_run(ctx: Context, name: str, changes: Mapping[str, Any]) -> Non
         changes: settings that steer the work, to be used from now on.
 
     Raises:
-        InputError: there is no such run, or it was canceled; besides what `fanout` raises.
+        InputError: there is no such run, it was canceled, or its cap cannot be kept; besides what `fanout` raises.
     """
     with Store.open(ctx.state_path) as store, hold(ctx, store, name) as run:
+        refuse_unpriced(replace(run.settings, **changes), ctx.now())
         recover(run)
         if run.row.state is RunState.CANCELED:
             raise InputError(f"run {name} was canceled", hint="start a new run for its items")

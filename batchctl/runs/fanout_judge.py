@@ -23,7 +23,6 @@ FIRST_BACKOFF = 1.0  # seconds at most before the second try, doubled with each
 LONGEST_BACKOFF = 60.0
 NO_ROOM = 429
 BUSY = (503, 529)
-SERVER_ERRORS = 500
 IN_A_ROW = 3  # failures of the server, one after the other, before everything pauses
 DESCRIPTORS = "too_many_open_files"
 
@@ -116,7 +115,6 @@ class Judge:
             self._finish(member, answer, error.type)
             return None
         self._recorder.take(member, answer, Decision.RETRY)
-        self._meter.retried += 1
         wait = backoff(attempts, FIRST_BACKOFF, LONGEST_BACKOFF, self._random.random())
         if retry_after is not None:
             wait = max(wait, pause_after(retry_after, 1, self._random.random()))

@@ -21,7 +21,6 @@ class Meter:
     completed: int = 0
     failed: int = 0
     calls: int = 0
-    retried: int = 0
     refused: int = 0  # answers that said there is no room
     tokens: int = 0
     _samples: deque[tuple[float, int, int, int, int]] = field(default_factory=lambda: deque(maxlen=int(MINUTE) + 1))

@@ -157,3 +157,5 @@ def test_finished_requests_go_to_their_own_endpoints(make_desk: MakeDesk, provid
     called = desk.simulator.stats()["calls"]
     assert sum(called.values()) == len(bodies)
     assert len(called) == len(bodies)
+    refused = desk("fanout", "--run", "r", "--max-cost", "5", code=2)
+    assert "--max-cost cannot be kept" in refused.err
