@@ -10,6 +10,7 @@ from batchctl.core.model import ErrorKind, Outcome
 LONGEST_PAUSE = 3600.0  # seconds; what a provider asks for beyond it is asked again after it
 LONGEST_POLL = 600.0  # seconds; an interval longer than this is kept as it is
 _JITTER = 0.1
+_SLOWEST = 10  # intervals between two looks at most: who asked for quick looks keeps them
 _SLOWING = 1.5  # growth of the poll interval with each step
 _DOUBLINGS = 32  # more would only overflow: every cap is reached long before
 
@@ -69,7 +70,7 @@ def is_due(moment: datetime | None, now: datetime, interval: float) -> bool:
 
 
 def poll_delay(interval: float, slowness: int, failures: int, random: float) -> float:
-    """Seconds until the next look at a batch, give or take a tenth.
+    """Seconds until the next look at a batch, give or take a tenth; ten intervals or ten minutes at most.
 
     Args:
         interval: seconds between two looks at first.
@@ -78,4 +79,4 @@ def poll_delay(interval: float, slowness: int, failures: int, random: float) -> 
         random: from 0 to 1.
     """
     slowed = interval * _SLOWING ** min(slowness, _DOUBLINGS) * 2.0 ** min(failures, _DOUBLINGS)
-    return min(slowed, max(interval, LONGEST_POLL)) * (1 + _JITTER * (2 * random - 1))
+    return min(slowed, max(interval, min(_SLOWEST * interval, LONGEST_POLL))) * (1 + _JITTER * (2 * random - 1))
