@@ -65,8 +65,7 @@ def start(ctx: Context, request: PlanRequest, plan: Plan = make_run, *, streams:
                     cut = None
                     _refuse_difference(row, request, streams=streams)
             except BaseException:
-                if not ctx.state_path.exists():
-                    _remove_empty(work, new_folders)
+                _remove_empty(work, new_folders)
                 raise
             with hold_locked(ctx, open_store(), request.name) as run:
                 if cut is not None:
@@ -190,7 +189,8 @@ def _missing_parents(path: Path) -> list[Path]:
 
 def _remove_empty(work: Path, folders: list[Path]) -> None:
     """Take back the folders a refused plan made, as far as they are empty but for its lock."""
-    (work / "lock").unlink(missing_ok=True)
+    if [path.name for path in work.iterdir()] == ["lock"]:
+        (work / "lock").unlink()
     for folder in folders:
         try:
             folder.rmdir()

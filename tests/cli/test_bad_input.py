@@ -58,6 +58,18 @@ def test_a_bad_list_is_refused(make_desk: MakeDesk, data: bytes, said: list[str]
     nothing_happened(desk)
 
 
+def test_a_refused_run_beside_others_leaves_no_folder(make_desk: MakeDesk) -> None:
+    """Where a state file exists already, a list that is refused adds nothing to it and nothing beside it."""
+    desk = make_desk()
+    desk.start("submit", desk.items(2))
+    before = {path for path in desk.folder.rglob("*") if path.suffix != ".jsonl"}
+    out = str(desk.folder / "other")
+    desk.start("submit", write(desk, b"{", "broken.jsonl"), "--out", out, name="other", code=2)
+    assert {path for path in desk.folder.rglob("*") if path.suffix != ".jsonl"} == before
+    desk.start("submit", write(desk, b"{", "items.jsonl"), code=2)
+    assert (desk.folder / "state" / "r" / "lock").exists()
+
+
 def test_a_broken_line_deep_in_the_file_is_named(make_desk: MakeDesk) -> None:
     """Line 7,321 of 10,000 is broken: it is named, nothing is sent."""
     desk = make_desk()
