@@ -102,6 +102,8 @@ def _count(run: HeldRun, found: list[Found], failed: list[Found]) -> None:
         with run.store.transaction():
             for number, lane, lines in _by_batch(page, rows, numbers):
                 failures = [_failure(rows[line.id], offset, length, line) for offset, length, line in lines]
+                if number is not None:  # an older copy of the state file has them with an earlier batch
+                    run.store.results.join(run.id, number, [failure.seq for failure in failures], at=run.ctx.now())
                 run.store.results.record(run.id, number, lane, [], failures, errors_end=end, at=run.ctx.now())
     for page in _pages(found):
         rows = _rows(run, page, "results.jsonl", ItemState.OPEN, ItemState.FAILED)

@@ -47,7 +47,7 @@ class Results:
             StaleStateError: an item was not open, or not where the answer says; nothing is changed.
         """
         with self._db.transaction():
-            settled = self._succeed(run_id, number, successes, stamp(at))
+            settled = self._succeed(run_id, number, successes, at)
             failed = self._fail(run_id, number, lane, failures, stamp(at))
             outcomes = Counter(failure.outcome for failure in failures)
             outcomes[Outcome.SUCCEEDED] += settled
@@ -120,54 +120,68 @@ class Results:
             )
             expect(changed, 1, f"run {run_id}")
 
-    def _succeed(self, run_id: int, number: int | None, successes: Sequence[Success], now: str) -> int:
-        changed = self._db.change_many(
-            "UPDATE items SET state = 'succeeded', outcome = 'succeeded', attempts = attempts + 1, out_offset = ?,"
-            " out_length = ? WHERE run_id = ? AND seq = ? AND state = 'open' AND batch IS ?",
-            ((done.out_offset, done.out_length, run_id, done.seq, number) for done in successes),
-        )
-        if changed != len(successes) and number is not None:
-            changed += self._succeed_late(run_id, number, successes, now)
-        expect(changed, len(successes), f"answers for items of run {run_id}")
-        return changed
+    def join(self, run_id: int, number: int, seqs: Sequence[int], *, at: datetime) -> set[int]:
+        """Give open items to a batch that answered them while they were with another, or with none.
 
-    def _succeed_late(self, run_id: int, number: int, successes: Sequence[Success], now: str) -> int:
-        """Settle items that have left the batch that answers them; a send they wait on now keeps a membership row."""
+        A send they wait on now keeps a membership row.
+
+        Returns:
+            The items that were not in this batch, and are now.
+        """
         sql = (
             "SELECT seq, batch FROM items WHERE run_id = ? AND state = 'open' AND batch IS NOT ?"  # noqa: S608
             f" AND seq IN ({MARKS})"
         )
-        moved = {
-            seq: batch
-            for part in chunks([done.seq for done in successes])
-            for seq, batch in self._db.rows(sql, (run_id, number, *part))
-        }
+        moved = {seq: batch for part in chunks(seqs) for seq, batch in self._db.rows(sql, (run_id, number, *part))}
         sent = {
             row[0]
             for row in self._db.rows("SELECT number, state FROM batches WHERE run_id = ?", (run_id,))
             if row[1] in MAY_ANSWER
         }
-        changed = 0
-        for done in successes:
-            if done.seq not in moved:
-                continue
-            left = moved.pop(done.seq)
-            if left in sent:
-                self._db.change(
-                    "INSERT INTO attempts (run_id, seq, number, lane, batch, round, at)"
-                    " SELECT run_id, seq, attempts + 1, 'batch', batch, round, ? FROM items"
-                    " WHERE run_id = ? AND seq = ?",
-                    (now, run_id, done.seq),
-                )
-            changed += self._db.change(
-                "UPDATE items SET state = 'succeeded', outcome = 'succeeded', batch = ?, attempts = attempts + ?,"
-                " out_offset = ?, out_length = ? WHERE run_id = ? AND seq = ? AND state = 'open' AND batch IS ?",
-                (number, int(left in sent), done.out_offset, done.out_length, run_id, done.seq, left),
+        with self._db.transaction():
+            self._db.change_many(
+                "INSERT INTO attempts (run_id, seq, number, lane, batch, round, at)"
+                " SELECT run_id, seq, attempts + 1, 'batch', batch, round, ? FROM items WHERE run_id = ? AND seq = ?",
+                ((stamp(at), run_id, seq) for seq, left in moved.items() if left in sent),
             )
-            if left is not None:
+            changed = self._db.change_many(
+                "UPDATE items SET batch = ?, attempts = attempts + ?"
+                " WHERE run_id = ? AND seq = ? AND state = 'open' AND batch IS ?",
+                ((number, int(left in sent), run_id, seq, left) for seq, left in moved.items()),
+            )
+            expect(changed, len(moved), f"items of run {run_id} that batch {number} answered")
+            for left in set(moved.values()) - {None}:
                 resize(self._db, run_id, left)
-        self._db.change("UPDATE batches SET late = late + ? WHERE run_id = ? AND number = ?", (changed, run_id, number))
+        return set(moved)
+
+    def _succeed(self, run_id: int, number: int | None, successes: Sequence[Success], at: datetime) -> int:
+        changed = self._mark_succeeded(run_id, number, successes)
+        if changed != len(successes) and number is not None:
+            seqs = self.join(run_id, number, [done.seq for done in successes], at=at)
+            late = [done for done in successes if done.seq in seqs]
+            counted = self._counted(run_id, number, late)
+            changed += self._mark_succeeded(run_id, number, [done for done in late if done.seq not in counted])
+            changed += self._mark_succeeded(run_id, number, [done for done in late if done.seq in counted], attempts=0)
+            self._db.change(
+                "UPDATE batches SET late = late + ? WHERE run_id = ? AND number = ?", (len(late), run_id, number)
+            )
+        expect(changed, len(successes), f"answers for items of run {run_id}")
         return changed
+
+    def _counted(self, run_id: int, number: int, late: Sequence[Success]) -> set[int]:
+        """Those whose attempt in this batch was counted when they left it."""
+        sql = f"SELECT seq FROM attempts WHERE run_id = ? AND batch = ? AND seq IN ({MARKS})"  # noqa: S608
+        parts = chunks([done.seq for done in late])
+        return {row[0] for part in parts for row in self._db.rows(sql, (run_id, number, *part))}
+
+    def _mark_succeeded(
+        self, run_id: int, number: int | None, successes: Sequence[Success], *, attempts: int = 1
+    ) -> int:
+        return self._db.change_many(
+            "UPDATE items SET state = 'succeeded', outcome = 'succeeded', attempts = attempts + ?, out_offset = ?,"
+            " out_length = ? WHERE run_id = ? AND seq = ? AND state = 'open' AND batch IS ?",
+            ((attempts, done.out_offset, done.out_length, run_id, done.seq, number) for done in successes),
+        )
 
     def _fail(self, run_id: int, number: int | None, lane: Lane, failures: Sequence[Failure], now: str) -> int:
         """Write the attempts and move the items; returns how many failed for good."""

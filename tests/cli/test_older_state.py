@@ -189,3 +189,24 @@ def test_the_notes_of_an_earlier_run_of_that_name_are_not_ours(make_desk: MakeDe
     assert desk.creates() == 2
     assert desk("doctor").out == ""
     end(desk, succeeded=2)
+
+
+@PROVIDERS
+def test_a_failure_of_a_later_batch_is_read_back_in(make_desk: MakeDesk, provider: str) -> None:
+    """The copy has the item with its first batch; its last error, from the second, stands in errors.jsonl already."""
+    fault = {"prompt_contains": "item 2", "kind": "invalid_request"}
+    desk = make_desk(provider, {"items": [fault | {"kind": "api_error", "first_n_attempts": 1}, fault]})
+    desk.start("submit", desk.items(3), "--tag-ids")
+    copy_state(desk)
+    for _ in range(3):
+        desk.simulator.advance(LATER)
+        desk("poll", "--resubmit")
+    assert desk.status()["counts"]["failed"] == 1
+    put_back(desk)
+    desk("doctor", "--repair", code=None)
+    for _ in range(3):
+        desk.simulator.advance(LATER)
+        desk("poll", "--resubmit")
+    assert desk.balanced()["counts"] == {"planned": 3, "succeeded": 2, "failed": 1, "open": 0}
+    assert desk.creates() == 2
+    assert desk("doctor").out == ""
