@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -14,6 +16,7 @@ from batchctl.core.body import json_string
 Render = Callable[[Mapping[str, Any]], str]
 
 _SURROGATE = re.compile(rb"\\(?=u[dD][89a-fA-F])")  # with one byte to begin with the search is faster
+_FIRST = itemgetter(slice(1))
 _MAYBE_BLANK = (
     b' "\\ntrfbu0123456789abcdefABCDEF'  # the bytes of spaces and of their escapes, with the quotes around
     b"\xc2\x85\xa0\xe1\x9a\xe2\x81\x9f\xe3\x80\x82\x83\x84\x86\x87\x88\x89\x8a\xa8\xa9\xaf"  # Unicode's spaces
@@ -138,8 +141,10 @@ class Splicer:
         slots = [columns[index] for index in self._slots]
         odd = self._odd(slots)
         ids = [] if self._id is None else columns[self._id]
-        for column, wanted in [(ids, True), *((columns[index], False) for index in self._forbidden)]:
-            odd.update(place for place, token in enumerate(column) if bool(token) is not wanted)
+        if not all(ids):
+            odd.update(place for place, token in enumerate(ids) if not token)
+        for index in self._forbidden:
+            odd.update(place for place, token in enumerate(columns[index]) if token)
         return Spliced(ids, [[token[1:-1] for token in column] for column in slots], sorted(odd))
 
     @staticmethod
@@ -149,7 +154,11 @@ class Splicer:
         may_be_half = _SURROGATE.search
         blank = list(range(len(slots[0]))) if slots else []
         for column in slots:
-            odd.update(place for place, token in enumerate(column) if token[:1] != b'"')
-            odd.update(place for place, token in enumerate(column) if may_be_half(token))
+            if set(map(_FIRST, column)) != {b'"'}:
+                odd.update(place for place, token in enumerate(column) if token[:1] != b'"')
+            if may_be_half(b"\n".join(column)):
+                odd.update(place for place, token in enumerate(column) if may_be_half(token))
+            if blank and all(map(bytes.strip, column, repeat(_MAYBE_BLANK))):
+                blank = []
             blank = [place for place in blank if not column[place].strip(_MAYBE_BLANK)]
         return odd.union(blank)

@@ -108,7 +108,7 @@ def _item_id(settings: Settings, fields: Mapping[str, Any], seq: int) -> str:
 
 def _texts(ids: list[Any]) -> list[str]:
     """Ids as text, all together where they are ordinary strings."""
-    plain = all(type(value) is str for value in ids) and all(ids) and "".join(ids).isprintable()
+    plain = set(map(type, ids)) == {str} and all(ids) and "".join(ids).isprintable()
     if plain and max(map(len, ids)) <= LONGEST_ID:
         return ids
     return [id_text(value) for value in ids]

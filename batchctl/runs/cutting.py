@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, count, repeat
+from operator import sub
 from typing import Protocol
 
 import msgspec
@@ -165,15 +166,16 @@ class Cutter:
             return False
         packer, batch = self._groups[group]
         lines = self._lines(built, first, batch.number)
-        lengths = [len(line) - 1 for line in lines]
-        size = sum(lengths)
-        if max(lengths) > self._most_bytes or not packer.add_all(block.count, size + block.count * self._id_room):
+        sizes = list(map(len, lines))
+        size = sum(sizes)
+        room = size + block.count * (self._id_room - 1)
+        if max(sizes) - 1 > self._most_bytes or not packer.add_all(block.count, room):
             return False
         if self._seq < CHUNK_ROWS:
             places.update(zip(built.ids, zip(repeat(path), count(block.line)), strict=False))
-        offsets = accumulate(lengths, lambda offset, length: offset + length + 1, initial=self._sink.lines(lines))
+        offsets = accumulate(sizes, initial=self._sink.lines(lines))
         self._seq += block.count
-        batch.add(first, block.count, size + block.count, sum(built.tokens))
+        batch.add(first, block.count, size, sum(built.tokens))
         self.cut.repaired += built.repaired
         self._pending += zip(  # some of them never end
             count(first),
@@ -181,7 +183,7 @@ class Cutter:
             count(block.line),
             repeat(source),
             offsets,
-            lengths,
+            map(sub, sizes, repeat(1)),
             built.tokens,
             repeat(batch.number),
             repeat(OPEN),
