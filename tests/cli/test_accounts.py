@@ -89,6 +89,7 @@ def test_a_create_at_another_address_is_not_sent_again(make_desk: MakeDesk, monk
     assert (desk.creates(), other.creates()) == (1, 0)
 
 
+@pytest.mark.slow
 @PROVIDERS
 def test_an_older_state_file_on_another_account(make_desk: MakeDesk, monkeypatch: Env, provider: str) -> None:
     """A copy from before the create is put back, and the address is another one: both are seen, nothing is sent."""

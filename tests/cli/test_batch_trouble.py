@@ -262,6 +262,7 @@ def test_a_schema_that_cannot_be_used_is_refused_at_the_start(make_desk: MakeDes
     assert desk.creates() == 0
 
 
+@pytest.mark.slow
 @PROVIDERS
 def test_creates_that_never_arrive_stop_the_run(make_desk: MakeDesk, provider: str) -> None:
     """A create that always answers 500 is tried a bounded number of times (field report 39)."""
@@ -317,6 +318,7 @@ def test_the_state_file_may_be_given_by_variable(make_desk: MakeDesk, monkeypatc
     assert len(run_command("items", "r", "--json").rows) == 2
 
 
+@pytest.mark.slow
 def test_full_queues_do_not_count_as_lost_creates(make_desk: MakeDesk) -> None:
     """Refusals for lack of room are answers: one create lost after five of them is no reason to stop."""
     faults = {

@@ -165,6 +165,7 @@ class Waits(Stop):
         self.passed += seconds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jump", [-24, 24])
 def test_a_wait_ends_by_a_clock_nobody_sets(make_desk: MakeDesk, jump: float) -> None:
     """`--wait-limit` counts what has passed: setting the wall clock adds nothing and ends nothing."""

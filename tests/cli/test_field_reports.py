@@ -166,6 +166,7 @@ def test_results_come_in_input_order_when_asked(make_desk: MakeDesk, provider: s
 # Building requests
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("provider", "limit"), [("openai", 50_000), ("anthropic", 100_000)])
 def test_a_list_over_the_limit_is_split_by_itself(make_desk: MakeDesk, provider: str, limit: int) -> None:
     """Field reports 31, 32: one item more than a batch may hold makes two batches of one run."""
@@ -300,6 +301,7 @@ def test_a_file_needs_no_status(make_desk: MakeDesk, odd: dict[str, Any]) -> Non
     assert settle(desk, desk.items(2))["counts"] == counted(2, 2, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [{"when": "before"}, {"when": "after"}, {"after_bytes": 100}])
 def test_an_upload_that_breaks_is_made_anew(make_desk: MakeDesk, fault: dict[str, Any]) -> None:
     """Field reports 53, 54: earlier batches are kept, the broken upload is settled, nothing is created twice."""
@@ -536,6 +538,7 @@ def test_odd_lines_cost_nothing(make_desk: MakeDesk, provider: str) -> None:
     assert answers(desk) == {f"i{number}": answer(f"Answer this: text of item {number}") for number in range(1, 6)}
 
 
+@pytest.mark.slow
 @PROVIDERS
 def test_unreadable_results_hold_no_connection(make_desk: MakeDesk, provider: str) -> None:
     """Field report 105: many batches whose results break off are all collected by later looks."""

@@ -38,6 +38,7 @@ def end(desk: Desk, *, succeeded: int) -> None:
     assert desk("doctor").out == ""
 
 
+@pytest.mark.slow
 @PROVIDERS
 @TAGS
 def test_a_batch_sent_since_then_is_not_sent_again(make_desk: MakeDesk, provider: str, tags: tuple[str, ...]) -> None:
@@ -168,6 +169,7 @@ def test_a_sending_that_never_arrived_is_told(make_desk: MakeDesk, provider: str
     end(desk, succeeded=3)
 
 
+@pytest.mark.slow
 def test_a_folder_older_than_the_state_file_is_no_trouble(make_desk: MakeDesk) -> None:
     """The notes beside the state file may be gone, torn or of another time: the state file knows more."""
     desk = make_desk()

@@ -51,6 +51,7 @@ def test_one_request_too_large_for_the_provider_fails_alone(make_desk: MakeDesk,
     assert {result["round"] for result in desk.lines("results.jsonl")} == {0}
 
 
+@pytest.mark.slow
 @PROVIDERS
 def test_a_create_that_never_works_names_what_to_check(make_desk: MakeDesk, provider: str) -> None:
     """Field reports 39, 54: after a few the run stops with model, endpoint and advice on size; there is no batch."""

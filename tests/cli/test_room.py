@@ -22,6 +22,7 @@ def refusing(provider: str, times: int | None = None, **answer: Any) -> dict[str
     return {"calls": [rule if times is None else {**rule, "times": times}]}
 
 
+@pytest.mark.slow
 @PROVIDERS
 def test_a_batch_that_stands_still_is_said_once_in_a_while(make_desk: MakeDesk, provider: str) -> None:
     """Field report 21: no change for six hours is one warning, and again only six hours later; nothing is sent."""

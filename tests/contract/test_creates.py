@@ -209,6 +209,7 @@ async def test_a_lagging_list(make_bench: MakeBench) -> None:
     assert found.created.batch_id == created.batch_id
 
 
+@pytest.mark.slow
 async def test_settling_reads_all_pages_and_stops_at_old_ones(bench: Bench) -> None:
     """The batch is found behind a full page of newer ones, and an intent of next week finds nothing of today."""
     submission = bench.submission(PROMPTS)

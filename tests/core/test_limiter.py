@@ -22,6 +22,7 @@ def log_normal(mean: int, most: int) -> Callable[[random.Random], int]:
     return lambda chance: min(most, max(1, round(chance.lognormvariate(0, 0.8) * mean / 1.38)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("error", "use"), [(0.0, 0.99), (0.1, 0.99), (0.3, 0.985)])
 def test_a_large_budget_is_used_and_never_exceeded(error: float, use: float) -> None:
     """At 4 M tokens a minute 99 % are used in ten minutes without one refusal, little less with wild estimates."""

@@ -29,6 +29,7 @@ def refusal(retry_after: float | None = None, status: int = 429) -> ProviderErro
     return ProviderError("busy", fault=Fault.RETRY, status=status, type="rate_limit_error", retry_after=retry_after)
 
 
+@pytest.mark.slow
 def test_requests_a_minute_hold_at_the_server(tmp_path: Path) -> None:
     """600 a minute with more on offer: never 601 in any minute by the server's clock, nothing refused (131, 132)."""
     provider = Provider(plain, one_second, {"requests": 600})
@@ -40,6 +41,7 @@ def test_requests_a_minute_hold_at_the_server(tmp_path: Path) -> None:
     assert played.seconds < 900 / 600 * 60 * 1.04
 
 
+@pytest.mark.slow
 def test_a_token_budget_is_used_and_never_exceeded(tmp_path: Path) -> None:
     """Wrong estimates are corrected by usage; sizes vary by a factor of ten (field report 135)."""
     chance = random.Random(3)
@@ -93,6 +95,7 @@ def test_retry_after_is_obeyed_by_everything(tmp_path: Path, status: int) -> Non
     assert Counter(id_ for _, id_ in provider.starts).total() == 401
 
 
+@pytest.mark.slow
 def test_a_storm_of_refusals_is_waited_out(tmp_path: Path) -> None:
     """While everything is refused for 20 seconds hardly a call goes out, and no item is lost (field report 141)."""
     provider = Provider(plain, one_second, fail=lambda _id, _number, now: refusal() if 5 <= now < 25 else None)
@@ -188,6 +191,7 @@ def test_the_cost_stays_under_its_cap(tmp_path: Path) -> None:
     assert row.state is RunState.STOPPED
 
 
+@pytest.mark.slow
 def test_progress_is_said_every_ten_seconds(tmp_path: Path) -> None:
     """A line holds all that a person watches for; between the lines there are only pulses for a live display."""
     provider = Provider(plain, one_second)

@@ -103,6 +103,7 @@ def test_a_failing_start_is_raised() -> None:
         SimulatorThread(SimulatorConfig(port=int(first.url.rsplit(":", 1)[1]))).start()
 
 
+@pytest.mark.slow
 def test_the_process_of_its_own() -> None:
     """It prints its address, answers, and stops on SIGTERM."""
     command = [sys.executable, "-m", "batchctl.simulator", "--port", "0", "--speed", "60"]
