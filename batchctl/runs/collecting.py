@@ -29,6 +29,7 @@ from batchctl.runs.reopening import take_back
 from batchctl.state.rows import BatchRow, ItemRow
 
 CHUNK = 5_000  # result lines a transaction
+CHUNK_TEXT = 32_000_000  # characters of answers after which a transaction takes no more lines: long ones fill memory
 LOOKS = 3  # looks at an ended batch before a request without a line counts as missing (field report 107)
 CONFIRM_LINES = 50  # result lines compared before an adopted batch is believed to be ours
 
@@ -135,6 +136,7 @@ async def import_file(run: HeldRun, batch: BatchRow, path: Path) -> Tally:
     """Settle every line of a downloaded result file, a slice a transaction; repeating it changes nothing."""
     tally = Tally()
     chunk: list[Answer] = []
+    held = 0
     with _Quarantine(run, batch) as quarantine:
         for answer in _answers(run, path):
             if isinstance(answer, str):
@@ -142,9 +144,10 @@ async def import_file(run: HeldRun, batch: BatchRow, path: Path) -> Tally:
                 quarantine.keep(answer)
                 continue
             chunk.append(answer)
-            if len(chunk) >= CHUNK:
+            held += len(answer.text or "")
+            if len(chunk) >= CHUNK or held >= CHUNK_TEXT:
                 _import_chunk(run, batch, chunk, tally, quarantine)
-                chunk = []
+                chunk, held = [], 0
                 await asyncio.sleep(0)  # other downloads go on between slices
         _import_chunk(run, batch, chunk, tally, quarantine)
     if tally.foreign or tally.odd:
