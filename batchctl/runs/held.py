@@ -54,6 +54,7 @@ class HeldRun:
         self.importing = asyncio.Lock()  # downloads go side by side; results are read in one batch after the other
         self.gone: set[int] = set()  # ended batches whose results the provider no longer has
         self.elsewhere: dict[int, str] = {}  # batches that cannot be seen with the address and key in use, and why
+        self.deletion_pause = 0.0  # seconds to wait after a deletion that failed
         self._account: Account | None = None
 
     @cached_property

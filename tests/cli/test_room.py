@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -169,6 +170,19 @@ def test_a_file_that_stayed_is_deleted_later(make_desk: MakeDesk) -> None:
     assert desk.balanced()["counts"]["succeeded"] == 2
     assert desk.simulator.stats()["calls"]["openai.files.delete"] == 3
     assert len(events(desk, "file.kept")) == 1
+
+
+def test_deletions_wait_as_long_as_they_are_told(make_desk: MakeDesk) -> None:
+    """After a 429 with `Retry-After` no further deletion of the pass comes before that (field reports 60, 142)."""
+    refused = {"endpoint": "openai.files.delete", "action": "status", "status": 429, "times": 1}
+    desk = make_desk("openai", {"calls": [refused | {"headers": {"retry-after": "0.4"}}]})
+    desk.start("submit", desk.items(3), "--max-requests", "1")
+    desk.simulator.advance(LATER)
+    began = time.monotonic()
+    desk("poll")
+    assert time.monotonic() - began >= 0.4
+    assert desk.simulator.stats()["calls"]["openai.files.delete"] == 4
+    assert desk.balanced()["state"] == "done"
 
 
 def test_tokens_in_the_queue_have_a_cap(make_desk: MakeDesk) -> None:
