@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+import gc
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from batchctl.core.breaker import Breaker
 from batchctl.core.durations import format_duration
@@ -35,6 +36,7 @@ FILES_KEPT = 64  # descriptors left for everything that is no connection
 FIRST_WAIT = 60.0  # seconds every attempt gets
 OUTPUT_RATE = 20.0  # output tokens a second; a slower answer is given up
 UNLIMITED_WAIT = 600.0  # seconds, where nothing limits the output
+RARE_COLLECTIONS = (50_000, 50, 1_000)  # objects, young collections, middle ones before each kind of collection
 
 
 async def drive(run: HeldRun, provider: SyncProvider, feed: Feed | None) -> None:
@@ -50,7 +52,8 @@ async def drive(run: HeldRun, provider: SyncProvider, feed: Feed | None) -> None
     """
     lane = _Lane(run, provider, feed)
     try:
-        await lane.work()
+        with _garbage_waits():
+            await lane.work()
     finally:
         lane.close()
     _raise_for(run, lane, feed)
@@ -58,6 +61,17 @@ async def drive(run: HeldRun, provider: SyncProvider, feed: Feed | None) -> None
         run.store.runs.set_inputs(run.id, feed.inputs(), at=run.ctx.now())
     if not finish_if_settled(run):
         run.store.runs.set_needs(run.id, needs_of_rest(run), at=run.ctx.now())
+
+
+@contextmanager
+def _garbage_waits() -> Iterator[None]:
+    """Look for garbage in cycles after many new objects only: every call makes some, and looking took a sixth of it."""
+    usual = gc.get_threshold()
+    gc.set_threshold(*RARE_COLLECTIONS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*usual)
 
 
 def _raise_for(run: HeldRun, lane: _Lane, feed: Feed | None) -> None:
