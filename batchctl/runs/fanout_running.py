@@ -35,6 +35,7 @@ MOST_IN_FLIGHT = 2_000
 FILES_KEPT = 64  # descriptors left for everything that is no connection
 FIRST_WAIT = 60.0  # seconds every attempt gets
 OUTPUT_RATE = 20.0  # output tokens a second; a slower answer is given up
+KEPT_KIB = 4_000  # of the state file in memory: items go by in order, and memory stays as it is at the millionth
 UNLIMITED_WAIT = 600.0  # seconds, where nothing limits the output
 RARE_COLLECTIONS = (50_000, 50, 1_000)  # objects, young collections, middle ones before each kind of collection
 
@@ -50,6 +51,7 @@ async def drive(run: HeldRun, provider: SyncProvider, feed: Feed | None) -> None
         InterruptedRunError: a signal asked to stop.
         InputError: the input broke off; what came before it is sent.
     """
+    run.store.keep_pages(KEPT_KIB)
     lane = _Lane(run, provider, feed)
     try:
         with _garbage_waits():

@@ -94,6 +94,11 @@ class Database:
         with self._errors:
             return max(self.connection.executemany(sql, rows).rowcount, 0)
 
+    def keep_pages(self, kib: int) -> None:
+        """Keep so many KiB of the file in memory at most."""
+        with self._errors:
+            self.connection.execute(f"PRAGMA cache_size = -{int(kib)}")
+
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Iterator[None]:
         """Begin an immediate transaction, or join the one that is open (all of the inner one or nothing of it).
@@ -214,8 +219,8 @@ def open_writable(path: Path) -> Database:
     try:
         with Translating(path):
             connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
             database = Database(path, connection, wal=wal)
+            database.keep_pages(CACHE_KIB)
             with database.transaction(durable=True):
                 if not _settle(path, connection):
                     from batchctl.state.migrations import migrate

@@ -45,6 +45,10 @@ class Store:
         """An immediate transaction that calls made inside it join; see `Database.transaction`."""
         return self._db.transaction(durable=durable)
 
+    def keep_pages(self, kib: int) -> None:
+        """Keep so many KiB of the state file in memory at most; a command that runs for days needs few of them."""
+        self._db.keep_pages(kib)
+
     def close(self) -> None:
         """Close the connection; a writer's last close folds the WAL back into the file."""
         self._db.connection.close()
