@@ -73,10 +73,11 @@ def progress(
 def progress_text(data: dict[str, Any]) -> str:
     """Where a command stands, as a line."""
     eta = data["eta_seconds"]
+    oldest = f" (oldest {format_duration(data['oldest_seconds'])})" if data["in_flight"] else ""
     return (
         f"{data['admitted']:,} admitted, {data['completed']:,} completed, {data['failed']:,} failed, "
-        f"{data['in_flight']:,} in flight (oldest {format_duration(data['oldest_seconds'])}), "
+        f"{data['in_flight']:,} in flight{oldest}, "
         f"{data['items_per_minute']:,} items/min, {data['tokens_per_minute']:,} tokens/min, "
         f"429: {data['refused_part']:.1%}, window {data['window']:,}, ${data['cost_usd']:,.2f}"
-        + ("" if eta is None else f", about {format_duration(eta)} left")
+        + ("" if not eta else f", about {format_duration(eta)} left")
     )
