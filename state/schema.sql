@@ -73,6 +73,7 @@ CREATE TABLE batches (
     intent_at TEXT,
     address TEXT,
     key_hint TEXT,
+    fence TEXT,
     sends INTEGER NOT NULL DEFAULT 0,
     file_id TEXT,
     batch_id TEXT,

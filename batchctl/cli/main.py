@@ -123,7 +123,9 @@ class LazyGroup(click.Group):
 @click.pass_context
 def cli(ctx: click.Context, /, **options: Any) -> None:
     """One model answer per item, at the batch price: nothing lost, nothing paid twice."""
-    ctx.obj = options | {"state_given": state_given(ctx)}
+    # a link to a state file would have a folder and locks of its own, and what is sent would be sent twice
+    state = Path(os.path.realpath(options["state"])) if options["state"].is_symlink() else options["state"]
+    ctx.obj = options | {"state": state, "state_given": state_given(ctx)}
 
 
 def state_given(ctx: click.Context) -> Path | None:

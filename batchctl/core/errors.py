@@ -58,6 +58,12 @@ class UnknownCreateError(BatchctlError):
     exit_code = 8
 
 
+class UnexpectedError(BatchctlError):
+    """A fault of this program, met in one of several runs; the others go on."""
+
+    exit_code = 1
+
+
 class StaleStateError(BatchctlError):
     """A conditional update met a row in another state than it asked for."""
 

@@ -19,6 +19,7 @@ class Sent(msgspec.Struct, frozen=True):
         at: when (RFC 3339).
         address: where to; None where that is not known.
         key_hint: tells one API key from another, and nothing else about it.
+        fence: the newest batch the provider listed before; None where nobody looked.
     """
 
     batch: int
@@ -28,6 +29,7 @@ class Sent(msgspec.Struct, frozen=True):
     requests: int = 0
     address: str | None = None
     key_hint: str | None = None
+    fence: str | None = None
 
 
 _DECODER = msgspec.json.Decoder(Sent)

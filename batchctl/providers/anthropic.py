@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import aclosing
-from datetime import UTC, datetime
+from datetime import datetime
+from enum import Enum
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -14,6 +15,8 @@ import msgspec
 
 from batchctl.core.errors import Fault, ProviderError, SystemicError
 from batchctl.core.fingerprint import key_hint
+from batchctl.core.ids import PREFIX
+from batchctl.core.words import counted
 from batchctl.providers.anthropic_format import ENVELOPE, LIMITS, AnthropicFormat, parse_error
 from batchctl.providers.base import (
     Absent,
@@ -31,14 +34,14 @@ from batchctl.providers.base import (
 from batchctl.providers.errors import ANTHROPIC_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import anthropic_rates
 from batchctl.providers.keys import find_key
+from batchctl.providers.listing import ListQuery, newest, read_list
 from batchctl.providers.loading import loading
 from batchctl.providers.sdk import PORTS, Sdk, address_of, custom_id_of, ids_of, json_array, send_timeout, trusted
 from batchctl.providers.targets import anthropic_target
-from batchctl.providers.times import LOOK_BACK, earliest, from_text
+from batchctl.providers.times import from_text
 from batchctl.providers.wire import Wire
 
 PATH = "/v1/messages/batches"
-PAGE = 100
 CONFIRM_IDS = 20  # result lines compared with the batch that was sent
 
 _PHASES = {"in_progress": Phase.IN_PROGRESS, "canceling": Phase.CANCELING, "ended": Phase.ENDED}
@@ -61,24 +64,35 @@ class _Batch(msgspec.Struct):
     results_url: str | None = None
     request_counts: _Counts | None = None
 
+    def moment(self) -> datetime | None:
+        """When it was created."""
+        return from_text(self.created_at)
+
     def counts(self) -> dict[str, int]:
         """The provider's counts, those it gave."""
         given = msgspec.structs.asdict(self.request_counts) if self.request_counts else {}
         return {name: count for name, count in given.items() if count is not None}
+
+    def requests(self) -> int:
+        """How many requests it has; 0 where that is not told."""
+        return sum(self.counts().values())
 
     def created(self) -> Created:
         """The batch as an accepted create."""
         return Created(self.id, self.processing_status, from_text(self.expires_at))
 
 
-class _Page(msgspec.Struct):
-    data: list[_Batch]
-    has_more: bool | None = None
-    last_id: str | None = None
-
-
 _BATCH = msgspec.json.Decoder(_Batch)
-_PAGE = msgspec.json.Decoder(_Page)
+_LIST = ListQuery(PATH, _BATCH, {"limit": 100}, "after_id")
+
+
+class _Ids(Enum):
+    """What the custom ids of a listed batch say about whose it is."""
+
+    NONE = "not to be read yet"
+    OTHERS = "not of this submission"
+    SAME = "of this submission, as anybody's batch of the same items may have them"
+    MADE = "of this submission and of our making"
 
 
 class AnthropicProvider:
@@ -127,12 +141,12 @@ class AnthropicProvider:
             headers={**submission.headers, "Content-Type": "application/json", "Content-Length": str(size)},
             content=json_array(submission.open_lines(), start, end),
         )
-        return self._sdk.read(_BATCH, reply, Call.CREATE).created()
+        return self._sdk.read(_BATCH, reply.body, Call.CREATE).created()
 
     async def check(self, batch_id: str) -> BatchCheck:
         """Ask how a batch stands."""
         reply = await self._sdk.call("get", _path(batch_id), Call.READ)
-        batch = self._sdk.read(_BATCH, reply, Call.READ)
+        batch = self._sdk.read(_BATCH, reply.body, Call.READ)
         phase = _PHASES.get(batch.processing_status, Phase.IN_PROGRESS)
         counts = batch.counts()
         # an ended batch without an address (archived) must fail at the download, not pass as one without answers
@@ -163,40 +177,59 @@ class AnthropicProvider:
             if error.fault is Fault.NOT_FOUND or (await self.check(batch_id)).phase is Phase.IN_PROGRESS:
                 raise
 
+    async def fence(self) -> str | None:
+        """The id of the newest batch listed, "" where none is; None where lists cannot be read."""
+        try:
+            first = await newest(self._sdk, _LIST)
+        except ProviderError as error:
+            if error.fault is Fault.SYSTEMIC:
+                raise
+            return None
+        return first.id if first else ""
+
     async def find(self, submission: Submission, ledger: AbstractSet[str]) -> Found | Absent | Unknown:
         """Look for the batch of an intent.
 
-        Anthropic keeps nothing of ours with a batch, so time and count make a candidate, and the custom ids of an
-        ended one's first results decide, also about older ones: the intent's time may come from a wrong clock. For the
-        same reason an older one that still runs leaves it open.
+        Anthropic keeps nothing of ours with a batch. The custom ids in an ended one's results prove it where they are
+        of our making; an item's own ids may stand in anybody's batch of the same items, so with those it must also be
+        the only one of its size that came after the intent. What may be older leaves it open: the intent's time may
+        come from a wrong clock.
         """
-        sure: list[_Batch] = []
-        possible: list[_Batch] = []
-        older: list[_Batch] = []
-        for batch, in_time in [found async for found in self._candidates(submission) if found[0].id not in ledger]:
-            matches = await self._matches(batch, submission)
-            if matches:
-                sure.append(batch)
-            elif matches is None:
-                (possible if in_time else older).append(batch)
-        fitting = sure or possible
-        if len(fitting) == 1:
-            return Found(fitting[0].created(), certain=bool(sure))
-        if not fitting and not older:
+        proven: list[_Batch] = []
+        fitting: list[tuple[_Batch, bool]] = []
+        doubtful: list[_Batch] = []
+        for entry in await read_list(self._sdk, _LIST, submission.intent_at, submission.fence):
+            batch, requests = entry.value, entry.value.requests()
+            if batch.id in ledger or requests not in (0, submission.requests):
+                continue
+            evidence = await self._evidence(batch, submission)
+            if evidence is _Ids.MADE:
+                proven.append(batch)
+            elif evidence is not _Ids.OTHERS and entry.in_time:
+                fitting.append((batch, evidence is _Ids.SAME))
+            elif evidence is not _Ids.OTHERS:
+                doubtful.append(batch)
+        if len(proven) == 1:
+            return Found(proven[0].created(), certain=True, evidence="by its ids")
+        if not proven and len(fitting) == 1:
+            return _found(*fitting[0])
+        candidates = proven or [batch for batch, _ in fitting] or doubtful
+        if not candidates:
             return Absent()
-        when = "were created since then" if fitting else "still run and are older, if no clock was wrong"
+        when = "could be it" if proven or fitting else "could be it, if a clock was wrong"
         return Unknown(
-            tuple(batch.id for batch in fitting or older),
-            f"{len(fitting or older)} batches of {submission.requests:,} requests {when}",
+            tuple(batch.id for batch in candidates),
+            f"{counted(len(candidates), 'batch')} of {counted(submission.requests, 'request')} {when}",
         )
 
     async def listed(self, since: datetime) -> AsyncIterator[Listed]:
         """All batches of the account created since then, newest first."""
-        async for batch, _ in self._batches(since):
+        for entry in await read_list(self._sdk, _LIST, since):
+            batch = entry.value
             yield Listed(
                 created=batch.created(),
                 key=None,
-                requests=sum(batch.counts().values()),
+                requests=batch.requests(),
                 ids_at=batch.results_url if batch.processing_status == "ended" else None,
             )
 
@@ -241,40 +274,20 @@ class AnthropicProvider:
         query = f"?{theirs.query}" if theirs.query else ""
         return f"{ours.scheme}://{ours.netloc}{theirs.path}{query}"
 
-    async def _candidates(self, submission: Submission) -> AsyncIterator[tuple[_Batch, bool]]:
-        """Listed batches that may be the intent's by count, and whether also by time."""
-        async for batch, since in self._batches(submission.intent_at):
-            if sum(batch.counts().values()) == submission.requests:
-                yield batch, (from_text(batch.created_at) or since) >= since
-
-    async def _batches(self, intent_at: datetime) -> AsyncIterator[tuple[_Batch, datetime]]:
-        """Listed batches created about since an intent, each with that time by the provider's clock; newest first."""
-        params: dict[str, Any] = {"limit": PAGE}
-        while True:
-            reply = await self._sdk.call("get", PATH, Call.READ, params=params)
-            page = self._sdk.read(_PAGE, reply, Call.READ)
-            since = earliest(intent_at, reply.server_time, datetime.now(UTC))
-            for batch in page.data:
-                if (from_text(batch.created_at) or since) < since - LOOK_BACK:
-                    return
-                yield batch, since
-            if not page.has_more or not page.data:
-                return
-            params = {"limit": PAGE, "after_id": page.last_id or page.data[-1].id}
-
-    async def _matches(self, batch: _Batch, submission: Submission) -> bool | None:
-        """Whether an ended batch answers the submission's requests; None while that cannot be told."""
+    async def _evidence(self, batch: _Batch, submission: Submission) -> _Ids:
+        """What the custom ids in a batch's results say; nothing before it has ended."""
         if batch.processing_status != "ended" or not batch.results_url:
-            return None
+            return _Ids.NONE
         wanted = await self._first_ids(batch.results_url)
         if not wanted:
-            return None
+            return _Ids.NONE
+        made = any(id_.startswith(PREFIX) for id_ in wanted)
         with submission.open_lines() as lines:
             for line in lines:
                 wanted.discard(custom_id_of(line) or "")
                 if not wanted:
-                    return True
-        return False
+                    return _Ids.MADE if made else _Ids.SAME
+        return _Ids.OTHERS
 
     async def _first_ids(self, results_url: str) -> set[str]:
         """The custom ids of the first result lines."""
@@ -285,6 +298,14 @@ class AnthropicProvider:
                 if len(ids) >= CONFIRM_IDS:
                     break
         return ids
+
+
+def _found(batch: _Batch, same_ids: bool) -> Found | Unknown:
+    if same_ids:
+        return Found(batch.created(), certain=True, evidence="by its time, count and ids")
+    if not batch.requests():
+        return Unknown((batch.id,), f"the list does not tell how many requests {batch.id} has")
+    return Found(batch.created(), certain=False, evidence="by time and count; its results will confirm it")
 
 
 def _path(batch_id: str) -> str:

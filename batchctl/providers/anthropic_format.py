@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -14,9 +14,11 @@ from batchctl.providers.classify import ANTHROPIC, classify
 from batchctl.providers.decoding import (
     MESSAGES_ENDPOINT,
     Number,
+    UnreadableResultError,
     decode,
     json_text,
     parse_request,
+    result_line,
     tokens,
     wrapper_problems,
 )
@@ -52,6 +54,7 @@ class _Usage(msgspec.Struct):
 
 
 class _Block(msgspec.Struct):
+    vital: ClassVar = {"type", "text", "input"}
     type: str | None = None
     text: str | None = None
     input: msgspec.Raw = msgspec.Raw()
@@ -69,6 +72,7 @@ class _Error(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
+    vital: ClassVar = {"content", "error"}
     content: list[_Block] | str | None = None
     stop_reason: str | None = None
     model: str | None = None
@@ -78,6 +82,7 @@ class _Message(msgspec.Struct):
 
 
 class _Result(msgspec.Struct):
+    vital: ClassVar = {"message", "error"}
     type: str
     message: _Message | None = None
     error: _Error | str | None = None
@@ -219,12 +224,12 @@ class AnthropicFormat:
         """One line of a result file.
 
         Raises:
-            ValueError: a line without an id, or that is no result (field report 102).
+            UnreadableResultError: a line without an id, or that is no result (field report 102).
         """
-        line = decode(_LINES, raw)
+        line = result_line(_LINES, raw)
         result = line.result
         if not line.custom_id:
-            raise ValueError("a result without a custom_id")
+            raise UnreadableResultError("a result without a custom_id")
         match result.type:
             case "succeeded" if result.message is not None:
                 return _answer(line.custom_id, result.message)

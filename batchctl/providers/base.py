@@ -47,6 +47,7 @@ class Submission:
         endpoint: path all requests go to.
         open_lines: opens the request lines (`\\n` after each) as a binary, seekable, read-only stream.
         intent_at: when the intent was committed (UTC).
+        fence: what `BatchProvider.fence` said before; None where it was not asked or could not tell.
         file_id: an input file that an earlier try of this intent uploaded.
         headers: extra headers the requests need (beta names), never inside bodies (field report 41).
     """
@@ -59,6 +60,7 @@ class Submission:
     intent_at: datetime
     file_id: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    fence: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,16 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Settling found the batch of an intent. `certain` is false where only count and time could be compared."""
+    """Settling found the batch of an intent.
+
+    Args:
+        certain: false where only count and time could be compared yet, so that its results must confirm it.
+        evidence: what it was told by, for people.
+    """
 
     created: Created
     certain: bool
+    evidence: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +153,7 @@ class BatchCheck:
         canceled: the provider says the batch was canceled, by whomever.
         expired: the provider says the batch (or part of it) ran out of time.
         outputs: references to result parts (file ids), empty where there are none.
+        unexplained: it names no results, and nothing it says proves that there are none.
         faults: why it failed, where `phase` is FAILED.
         queue_full: `phase` is FAILED only for lack of queue room (field report 64).
         too_large: `phase` is FAILED because the batch has too many requests or bytes.
@@ -160,6 +169,7 @@ class BatchCheck:
     canceled: bool = False
     expired: bool = False
     outputs: tuple[str, ...] = ()
+    unexplained: bool = False
     faults: tuple[BatchFault, ...] = ()
     queue_full: bool = False
     too_large: bool = False
@@ -206,6 +216,13 @@ class BatchProvider(Protocol):
 
     async def cancel(self, batch_id: str) -> None:
         """Ask for a batch to be canceled; finished answers stay collectable."""
+        ...
+
+    async def fence(self) -> str | None:
+        """The id of the newest batch listed, "" where none is: what stands before it later came after this moment.
+
+        None where lists cannot be read, or where batches carry a key, so that nobody needs it.
+        """
         ...
 
     async def find(self, submission: Submission, ledger: AbstractSet[str]) -> Found | Absent | Unknown:

@@ -9,30 +9,68 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from batchctl.providers.lenient import pruned
+
 T = TypeVar("T")
 Number = int | float | None
 
 MESSAGES_ENDPOINT = "/v1/messages"
+MOST_TOKENS = 10**9  # of one answer; a larger count is none, and sums of it would not fit the state file
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_CUSTOM_ID = re.compile(rb'"custom_id"\s*:\s*("(?:[^"\\]|\\.){1,600}")')
+
+
+class UnreadableResultError(ValueError):
+    """A result line that says nothing usable.
+
+    Args:
+        custom_id: whose it is, where that much can be told: its answer may have been paid for.
+    """
+
+    def __init__(self, reason: str, custom_id: str | None = None) -> None:
+        super().__init__(reason)
+        self.custom_id = custom_id
 
 
 def decode(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
-    """Decode a result; one that only strict readers refuse (half an emoji, a cut byte) is repaired first.
+    """Decode a provider's JSON; what only strict readers refuse (half an emoji, a number in quotes) is mended first.
 
     Raises:
         ValueError: with the reason, where the bytes are not JSON of the shape asked for.
     """
     try:
         return decoder.decode(raw)
-    except msgspec.DecodeError as strict:
-        try:
-            repaired = _repaired(raw)
-        except (ValueError, RecursionError):
-            raise ValueError(f"not readable as a result: {strict}") from None
-    try:
-        return decoder.decode(repaired)
     except msgspec.DecodeError as error:
-        raise ValueError(f"not readable as a result: {error}") from None
+        strict = error
+    try:
+        repaired = raw if isinstance(strict, msgspec.ValidationError) else _repaired(raw)
+        try:
+            return decoder.decode(repaired)
+        except msgspec.ValidationError:
+            return decoder.decode(msgspec.json.encode(pruned(msgspec.json.decode(repaired), decoder.type)))
+    except (ValueError, RecursionError):
+        raise ValueError(f"not readable as a result: {strict}") from None
+
+
+def result_line(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
+    """Decode one line of a result file.
+
+    Raises:
+        UnreadableResultError: it is none.
+    """
+    try:
+        return decode(decoder, raw)
+    except ValueError as error:
+        raise UnreadableResultError(str(error), _id_in(raw)) from None
+
+
+def _id_in(raw: bytes) -> str | None:
+    """The custom id of a line that is not readable as a whole."""
+    found = _CUSTOM_ID.search(raw)
+    try:
+        return None if found is None else msgspec.json.decode(found[1], type=str) or None
+    except msgspec.DecodeError:
+        return None
 
 
 def _repaired(raw: bytes) -> bytes:
@@ -42,8 +80,8 @@ def _repaired(raw: bytes) -> bytes:
 
 
 def tokens(number: Number) -> int:
-    """A count of tokens, where the provider gave one."""
-    return int(number) if number else 0
+    """A count of tokens, where the provider gave one that can be."""
+    return int(number) if number and 0 <= number <= MOST_TOKENS else 0
 
 
 def json_text(raw: msgspec.Raw) -> str:

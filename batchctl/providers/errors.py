@@ -13,6 +13,7 @@ from batchctl.core.errors import BatchctlError, Fault, ProviderError
 from batchctl.core.model import ErrorKind, ItemError
 from batchctl.providers.headers import retry_after
 
+UNREADABLE = "unreadable_answer"  # the type of a 2xx that says nothing usable
 MAX_TEXT = 500  # characters of a provider's message; it may echo a request
 _KEYS = re.compile(r"\bsk-[\w*-]{3,}")  # providers echo keys with a few characters masked
 _TITLE = re.compile(rb"<title[^>]*>([^<]{1,200})", re.IGNORECASE)
@@ -139,7 +140,9 @@ class ErrorReader:
 
     def unreadable(self, reason: str, call: Call) -> ProviderError:
         """A 2xx whose body says nothing usable; the create behind it may well have happened."""
-        return self._error(f"{self._name} gave an unreadable answer: {reason}", _lost(call))
+        result = self._error(f"{self._name} gave an unreadable answer: {reason}", _lost(call))
+        result.type = UNREADABLE
+        return result
 
     def _refused_whole(self, status: int, words: str, call: Call) -> Fault | None:
         """The fault of a batch that was surely not accepted for its size, the queue or its file."""

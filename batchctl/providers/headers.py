@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from batchctl.providers.base import RateHeaders
+from batchctl.providers.times import sane
 
 _DIGITS = 18  # of a count that is one
 
@@ -83,4 +84,4 @@ def _http_date(text: str | None) -> datetime | None:
         moment = parsedate_to_datetime(text or "")
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return sane(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

@@ -6,15 +6,14 @@ import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import IO, Any
 from urllib.parse import quote
 
-import msgspec
-
 from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.fingerprint import key_hint
+from batchctl.core.words import counted
 from batchctl.providers.base import (
     Absent,
     Account,
@@ -31,18 +30,18 @@ from batchctl.providers.base import (
 from batchctl.providers.errors import OPENAI_MARKS, Call, ErrorReader, SdkErrors
 from batchctl.providers.headers import openai_rates
 from batchctl.providers.keys import find_key
+from batchctl.providers.listing import ListQuery, read_list
 from batchctl.providers.loading import loading
 from batchctl.providers.openai_format import LIMITS
-from batchctl.providers.openai_objects import BATCH, BATCHES, FILE, FILES, METADATA_KEY, Batch, File, Page, T
+from batchctl.providers.openai_objects import BATCH, FILE, METADATA_KEY, Batch, File
 from batchctl.providers.openai_results import parse_completion, parse_error
 from batchctl.providers.sdk import Sdk, address_of, ids_of, send_timeout, trusted
 from batchctl.providers.targets import openai_target
-from batchctl.providers.times import LOOK_BACK, earliest, from_unix
 from batchctl.providers.wire import Wire
 
 WINDOW = "24h"  # the only one there is
-PAGE = 100
-FILES_PAGE = 1000
+_BATCHES = ListQuery("/batches", BATCH, {"limit": 100}, "after")
+_FILES = ListQuery("/files", FILE, {"purpose": "batch", "order": "desc", "limit": 1000}, "after")
 EXPIRY = {"anchor": "created_at", "seconds": 30 * 86_400}
 """Of an input file: the longest every server of this API allows, since a full queue may keep it waiting."""
 STAYS = "has no expiry, so it stays until it is deleted"
@@ -101,7 +100,7 @@ class OpenAIProvider:
                 "metadata": {METADATA_KEY: submission.key},
             },
         )
-        return replace(self._sdk.read(BATCH, reply, Call.CREATE).created(), warnings=warnings)
+        return replace(self._sdk.read(BATCH, reply.body, Call.CREATE).created(), warnings=warnings)
 
     async def _upload_expiring(self, submission: Submission) -> File:
         """Upload with an expiry, or without where this server refuses to be asked for one (field reports 61, 62)."""
@@ -126,12 +125,12 @@ class OpenAIProvider:
                 body={"purpose": "batch", **form},
                 files={"file": (_filename(submission), lines, "application/jsonl")},
             )
-        return self._sdk.read(FILE, reply, Call.CREATE)
+        return self._sdk.read(FILE, reply.body, Call.CREATE)
 
     async def check(self, batch_id: str) -> BatchCheck:
         """Ask how a batch stands."""
         reply = await self._sdk.call("get", f"/batches/{_escaped(batch_id)}", Call.READ)
-        return self._sdk.read(BATCH, reply, Call.READ).check(reply.server_time)
+        return self._sdk.read(BATCH, reply.body, Call.READ).check(reply.server_time)
 
     async def results(self, check: BatchCheck) -> AsyncIterator[bytes]:
         """The lines of the output file, then those of the error file, in chunks."""
@@ -147,21 +146,31 @@ class OpenAIProvider:
             if error.fault is Fault.NOT_FOUND or (await self.check(batch_id)).phase is Phase.IN_PROGRESS:
                 raise
 
+    async def fence(self) -> None:
+        """None: a batch carries its key."""
+
     async def find(self, submission: Submission, ledger: AbstractSet[str]) -> Found | Absent | Unknown:  # noqa: ARG002
         """Look for the batch of an intent by its key, then for its uploaded file by name and size.
 
         A kept file can serve several tries, so it tells only where a batch carries no key at all.
         """
-        async for batch in self._batches(submission.intent_at):
-            if batch.key() == submission.key or (
-                batch.key() is None and submission.file_id is not None and batch.input_file_id == submission.file_id
-            ):
-                return Found(batch.created(), certain=True)
-        return Absent(await self._uploaded(submission))
+        batches = await self._batches(submission.intent_at)
+        found = next((batch for batch in batches if batch.key() == submission.key), None)
+        if found is not None:
+            return Found(found.created(), certain=True, evidence="by its key")
+        file_id = await self._uploaded(submission)
+        keyless = [batch for batch in batches if batch.key() is None]
+        files = {submission.file_id, file_id} - {None}
+        made = [batch for batch in keyless if batch.input_file_id in files]
+        if made:
+            return Found(made[0].created(), certain=True, evidence="by its input file")
+        if mute := [batch.id for batch in keyless if batch.input_file_id is None]:
+            return Unknown(tuple(mute), f"{counted(len(mute), 'batch')} listed without key and input file could be it")
+        return Absent(file_id)
 
     async def listed(self, since: datetime) -> AsyncIterator[Listed]:
         """All batches of the account created since then, newest first."""
-        async for batch in self._batches(since):
+        for batch in await self._batches(since):
             yield batch.listed()
 
     async def custom_ids(self, batch: Listed) -> AsyncIterator[str]:
@@ -181,7 +190,7 @@ class OpenAIProvider:
 
     async def uploads(self, since: datetime) -> AsyncIterator[tuple[str, str]]:
         """Uploaded input files since then as (file id, intent key)."""
-        async for file in self._files(since):
+        for file in await self._files(since):
             yield file.id, (file.filename or "").removesuffix(".jsonl")
 
     async def discard(self, file_id: str) -> None:
@@ -203,37 +212,18 @@ class OpenAIProvider:
         await self._wire.aclose()
         await self._sdk.aclose()
 
-    def _batches(self, intent_at: datetime) -> AsyncIterator[Batch]:
-        """Batches created since an intent, newest first."""
-        return self._listed_since(intent_at, "/batches", BATCHES, {"limit": PAGE})
+    async def _batches(self, since: datetime) -> list[Batch]:
+        """Batches created since then, or that may have been, where the clock was wrong."""
+        return [entry.value for entry in await read_list(self._sdk, _BATCHES, since)]
 
-    def _files(self, intent_at: datetime) -> AsyncIterator[File]:
-        """Input files uploaded since an intent, newest first."""
-        return self._listed_since(
-            intent_at, "/files", FILES, {"purpose": "batch", "order": "desc", "limit": FILES_PAGE}
-        )
-
-    async def _listed_since(
-        self, intent_at: datetime, path: str, decoder: msgspec.json.Decoder[Page[T]], query: dict[str, Any]
-    ) -> AsyncIterator[T]:
-        """The entries of a list, page after page, as far back as an intent's create or upload can be."""
-        params = query
-        while True:
-            reply = await self._sdk.call("get", path, Call.READ, params=params)
-            page = self._sdk.read(decoder, reply, Call.READ)
-            since = earliest(intent_at, reply.server_time, datetime.now(UTC)) - LOOK_BACK
-            for entry in page.data:
-                if (from_unix(entry.created_at) or since) < since:
-                    return
-                yield entry
-            if not page.has_more or not page.data:
-                return
-            params = {**query, "after": page.data[-1].id}
+    async def _files(self, since: datetime) -> list[File]:
+        """Input files uploaded since then, likewise."""
+        return [entry.value for entry in await read_list(self._sdk, _FILES, since)]
 
     async def _uploaded(self, submission: Submission) -> str | None:
         """The id of the intent's input file, if an upload of it arrived whole."""
         try:
-            async for file in self._files(submission.intent_at):
+            for file in await self._files(submission.intent_at):
                 if file.filename == _filename(submission) and file.bytes in (None, submission.size):
                     return file.id
         except ProviderError as error:

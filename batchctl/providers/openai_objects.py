@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Generic, TypeVar
 
 import msgspec
 
@@ -52,6 +52,10 @@ class Batch(msgspec.Struct):
     output_file_id: str | None = None
     error_file_id: str | None = None
 
+    def moment(self) -> datetime | None:
+        """When it was created."""
+        return from_unix(self.created_at)
+
     def created(self) -> Created:
         """The batch as an accepted create."""
         return Created(self.id, self.status, from_unix(self.expires_at))
@@ -79,21 +83,23 @@ class Batch(msgspec.Struct):
         """The batch as one look found it."""
         word = self.status.lower()
         outputs = self._outputs()
+        counts = {name: count for name, count in (self.request_counts or {}).items() if count is not None}
         phase = _PHASES.get(word, Phase.IN_PROGRESS)
-        if phase is Phase.FAILED and outputs:
+        if phase is Phase.FAILED and (outputs or counts.get("completed", 0) > 0):
             phase = Phase.ENDED  # it ran: what it answered is there to be collected
         faults = self._faults() if phase is Phase.FAILED else ()
         words = [f"{fault.code} {fault.message}" for fault in faults]
         return BatchCheck(
             phase=phase,
             status=self.status,
-            counts={name: count for name, count in (self.request_counts or {}).items() if count is not None},
+            counts=counts,
             created_at=from_unix(self.created_at),
             expires_at=from_unix(self.expires_at),
             server_time=server_time,
             canceled=word in ("cancelling", "canceling", "cancelled", "canceled"),
             expired=word == "expired",
             outputs=outputs if phase is Phase.ENDED else (),
+            unexplained=not outputs and not _tells_nothing_was_answered(word, counts),
             faults=faults,
             queue_full=any(map(OPENAI_MARKS.queue_full.search, words)),
             too_large=any(map(OPENAI_MARKS.too_large.search, words)),
@@ -108,6 +114,13 @@ class Batch(msgspec.Struct):
         return tuple(BatchFault(fault.code or "unknown", fault.message or "", fault.line) for fault in given)
 
 
+def _tells_nothing_was_answered(word: str, counts: Mapping[str, int]) -> bool:
+    """Whether the counts of an ended batch without files say so; a completed one must account for all its requests."""
+    if counts.get("completed") != 0:
+        return False
+    return word != "completed" or 0 < counts.get("total", 0) <= counts.get("failed", 0)
+
+
 class File(msgspec.Struct):
     """An uploaded file."""
 
@@ -117,18 +130,10 @@ class File(msgspec.Struct):
     created_at: Number = None
     bytes: Number = None
 
-
-T = TypeVar("T", Batch, File)
-
-
-class Page(msgspec.Struct, Generic[T]):
-    """A page of a list, newest first."""
-
-    data: list[T]
-    has_more: bool | None = None
+    def moment(self) -> datetime | None:
+        """When it was uploaded."""
+        return from_unix(self.created_at)
 
 
 BATCH = msgspec.json.Decoder(Batch)
-BATCHES = msgspec.json.Decoder(Page[Batch])
 FILE = msgspec.json.Decoder(File)
-FILES = msgspec.json.Decoder(Page[File])

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import msgspec
 
 from batchctl.core.model import Answer, ErrorKind, ItemError, Outcome, Usage
 from batchctl.providers.classify import OPENAI, classify
-from batchctl.providers.decoding import Number, decode, json_text, tokens
+from batchctl.providers.decoding import Number, UnreadableResultError, decode, json_text, result_line, tokens
 
 
 class _Details(msgspec.Struct):
@@ -33,12 +34,13 @@ class _Error(msgspec.Struct):
 
 
 class _Part(msgspec.Struct):
+    vital: ClassVar = {"text", "refusal"}
     text: str | None = None
     refusal: str | None = None
 
 
 class _Function(msgspec.Struct):
-    arguments: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw()
 
 
 class _ToolCall(msgspec.Struct):
@@ -46,12 +48,14 @@ class _ToolCall(msgspec.Struct):
 
 
 class _Message(msgspec.Struct):
+    vital: ClassVar = {"content", "refusal", "tool_calls"}
     content: str | list[_Part] | None = None
     refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
 
 
 class _Choice(msgspec.Struct):
+    vital: ClassVar = {"message", "text"}
     message: _Message | None = None
     text: str | None = None
     finish_reason: str | None = None
@@ -60,9 +64,10 @@ class _Choice(msgspec.Struct):
 class _Item(msgspec.Struct):
     """One entry of a response's `output`."""
 
+    vital: ClassVar = {"type", "content"}
     type: str | None = None
-    content: list[_Part] | None = None
-    arguments: str | None = None
+    content: list[_Part] | str | None = None
+    arguments: msgspec.Raw = msgspec.Raw()
 
 
 class _Incomplete(msgspec.Struct):
@@ -74,6 +79,7 @@ class _Datum(msgspec.Struct):
 
 
 class _Body(msgspec.Struct):
+    vital: ClassVar = {"choices", "output", "data", "error"}
     choices: list[_Choice] | None = None
     output: list[_Item] | None = None
     data: list[_Datum] | None = None
@@ -85,11 +91,13 @@ class _Body(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
+    vital: ClassVar = {"body"}
     status_code: int | None = None
     body: _Body | str | None = None
 
 
 class _Line(msgspec.Struct):
+    vital: ClassVar = {"response", "error"}
     custom_id: str
     response: _Response | None = None
     error: _Error | str | None = None
@@ -185,18 +193,26 @@ def _chosen(choice: _Choice) -> tuple[str | None, str | None]:
     if refusal and not text:
         return refusal, "refusal"
     if not text and message.tool_calls and message.tool_calls[0].function:
-        return message.tool_calls[0].function.arguments, choice.finish_reason
+        return _arguments(message.tool_calls[0].function.arguments), choice.finish_reason
     return text, choice.finish_reason
 
 
 def _responded(output: list[_Item], status: str | None) -> tuple[str | None, str | None]:
-    parts = [part for item in output if item.type == "message" for part in item.content or ()]
+    contents = [item.content for item in output if item.type == "message" and item.content is not None]
+    parts = [part for content in contents for part in ([_Part(content)] if isinstance(content, str) else content)]
     text, refusal = _joined(parts)
     if text:
         return text, status
     if refusal:
         return refusal, "refusal"
-    return next((item.arguments for item in output if item.arguments is not None), text), status
+    called = (_arguments(item.arguments) for item in output)
+    return next((arguments for arguments in called if arguments is not None), text), status
+
+
+def _arguments(raw: msgspec.Raw) -> str | None:
+    """The arguments of a tool call, which most servers write as JSON inside a string, and some as JSON."""
+    text = bytes(raw) or b"null"
+    return msgspec.json.decode(text, type=str | None) if text[:1] in b'"n' else json_text(raw)
 
 
 def _joined(parts: list[_Part]) -> tuple[str | None, str | None]:
@@ -221,22 +237,27 @@ def parse_result(raw: bytes) -> Answer:
     """One line of an output or error file.
 
     Raises:
-        ValueError: a line without an id, or that is no result (field report 102).
+        UnreadableResultError: a line without an id, or that is no result (field report 102).
     """
-    line = decode(_LINES, raw)
+    line = result_line(_LINES, raw)
     if not line.custom_id:
-        raise ValueError("a result without a custom_id")
+        raise UnreadableResultError("a result without a custom_id")
     response = line.response
     if line.error and line.error != _NO_ERROR:
         return _failed(line.custom_id, line.error, response.status_code if response else None)
     if response is None:
         return _failed(line.custom_id, "a line with neither response nor error", 0)
-    if response.status_code in _OK:
-        return _answer(line.custom_id, response.body, lambda: json_text(decode(_RAW_LINES, raw).response.body))
+    body, status = response.body, response.status_code
+    if status in _OK or (status is None and _answers(body)):
+        return _answer(line.custom_id, body, lambda: json_text(decode(_RAW_LINES, raw).response.body))
     # a refused request has a null error and the reason inside the body (field report 100)
-    body, status = response.body, response.status_code or 0
     reason = body.error if isinstance(body, _Body) else body
-    return _failed(line.custom_id, reason or f"status {status} without a reason", status)
+    return _failed(line.custom_id, reason or f"status {status} without a reason", status or 0)
+
+
+def _answers(body: _Body | str | None) -> bool:
+    """Whether a body without a readable status holds an answer all the same."""
+    return isinstance(body, _Body) and not body.error and bool(body.choices or body.output or body.data)
 
 
 def parse_completion(custom_id: str, raw: bytes) -> Answer:

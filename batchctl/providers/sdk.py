@@ -175,14 +175,14 @@ class Sdk:
         if last != b"\n":
             yield b"\n"
 
-    def read(self, decoder: msgspec.json.Decoder[T], reply: Reply, call: Call) -> T:
-        """The object in an answer.
+    def read(self, decoder: msgspec.json.Decoder[T], raw: bytes, call: Call) -> T:
+        """The object in an answer's body, or in a part of it.
 
         Raises:
-            ProviderError: the body says nothing usable.
+            ProviderError: it says nothing usable.
         """
         try:
-            return decode(decoder, reply.body)
+            return decode(decoder, raw)
         except ValueError as error:
             raise self.errors.unreadable(str(error), call) from None
 

@@ -7,8 +7,14 @@ from datetime import UTC, datetime, timedelta
 CLOCK_SLACK = timedelta(seconds=60)
 LOOK_BACK = timedelta(days=7)
 """How far before an intent lists are still read: the clock here may have been wrong when the intent was written."""
+_YEARS = range(1971, 2201)  # a time outside is none, and could not be reckoned with
 KEPT = timedelta(days=30)
 """How far they are read where it surely was; older batches have no results any more."""
+
+
+def sane(moment: datetime) -> datetime | None:
+    """A moment of our age; None for any other."""
+    return moment if moment.year in _YEARS else None
 
 
 def from_text(text: str | None) -> datetime | None:
@@ -17,13 +23,13 @@ def from_text(text: str | None) -> datetime | None:
         moment = datetime.fromisoformat(text or "")
     except ValueError:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return sane(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
 
 
 def from_unix(seconds: float | None) -> datetime | None:
     """A time in Unix seconds; None for none or for one out of range."""
     try:
-        return None if not seconds else datetime.fromtimestamp(seconds, UTC)
+        return None if not seconds else sane(datetime.fromtimestamp(seconds, UTC))
     except (ValueError, OverflowError, OSError):
         return None
 

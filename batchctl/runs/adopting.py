@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from batchctl.core.errors import Fault, InputError, ProviderError
 from batchctl.core.model import IN_DOUBT, BatchState
-from batchctl.providers.base import Created, Found
+from batchctl.providers.base import Absent, Created, Found, Submission, Unknown
+from batchctl.providers.errors import UNREADABLE
 from batchctl.runs.accounts import look_elsewhere
 from batchctl.runs.context import Context
 from batchctl.runs.held import HeldRun, hold
@@ -62,7 +63,7 @@ async def _declare_absent(run: HeldRun, batch: BatchRow) -> None:
     assert batch.key is not None
     assert batch.intent_at is not None
     submission = submission_of(run, batch, batch.key, batch.intent_at)
-    found = await run.provider.find(submission, run.store.batches.known_ids(run.id))
+    found = await _look(run, submission)
     if isinstance(found, Found) and found.certain:
         raise InputError(
             f"batch {batch.number} was created: it is {found.created.batch_id}",
@@ -72,6 +73,16 @@ async def _declare_absent(run: HeldRun, batch: BatchRow) -> None:
         run.id, batch.number, not_before=None, refusals=batch.refusals, keep_file=not elsewhere
     )
     run.emit("batch.absent", f"batch {batch.number}: a person says it was never created", batch=batch.number)
+
+
+async def _look(run: HeldRun, submission: Submission) -> Found | Absent | Unknown | None:
+    """What the provider's lists say; None where it has none, or they cannot be understood, so that they say nothing."""
+    try:
+        return await run.provider.find(submission, run.store.batches.known_ids(run.id))
+    except ProviderError as error:
+        if error.fault in (Fault.NOT_FOUND, Fault.PERMANENT) or error.type == UNREADABLE:
+            return None
+        raise
 
 
 async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:

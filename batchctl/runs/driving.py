@@ -16,7 +16,7 @@ from batchctl.runs.finishing import finish_if_settled, is_settled
 from batchctl.runs.held import HeldRun
 from batchctl.runs.input_files import discard_leftovers
 from batchctl.runs.packing_pending import pack_pending
-from batchctl.runs.polling import look_at_batches, needs_of_gone
+from batchctl.runs.polling import look_at_batches, needs_of_withheld
 from batchctl.runs.recalling import recall, refuse_older_state
 from batchctl.runs.settling import needs_of_unknown, settle
 from batchctl.runs.submitting import admit, needs_of_room
@@ -106,7 +106,7 @@ def needs_now(run: HeldRun) -> str | None:
     return (
         needs_of_elsewhere(run)
         or needs_of_unknown(run)
-        or needs_of_gone(run)
+        or needs_of_withheld(run)
         or needs_of_room(run)
         or needs_of_rest(run)
     )
@@ -127,7 +127,7 @@ async def until_settled(
     runs: Sequence[HeldRun],
     *,
     resubmit: bool,
-    failed: Callable[[HeldRun, BatchctlError], None],
+    failed: Callable[[HeldRun, Exception], None],
     until: float | None = None,
 ) -> None:
     """Pass after pass over all runs, each left out when it is settled or only a person can move it on.
@@ -146,7 +146,7 @@ async def until_settled(
                 pause = None if is_settled(run.row) else _pause(run)
             except InterruptedRunError:
                 raise
-            except BatchctlError as error:
+            except Exception as error:  # noqa: BLE001  # whatever befalls one run, the others go on
                 failed(run, error)
                 pause = None
             if pause is not None:
@@ -177,7 +177,7 @@ def _pause(run: HeldRun) -> float | None:
     looks = [
         batch.next_check_at
         for batch in run.store.batches.in_state(run.id, *moving)
-        if batch.number not in run.gone and batch.number not in run.elsewhere
+        if batch.number not in run.withheld and batch.number not in run.elsewhere
     ]
     due = [now if moment is None or is_due(moment, now, interval) else moment for moment in looks]
     waiting = run.store.batches.in_state(run.id, BatchState.WAITING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from batchctl.core.errors import Fault, ProviderError
@@ -89,9 +90,9 @@ def _let_go(run: HeldRun, batch: BatchRow, why: str) -> None:
 
 def _may_be_gone(run: HeldRun, batch: BatchRow) -> None:
     """An ended batch whose results are not found again and again: the provider has thrown them away."""
-    if batch.state is not BatchState.ENDED or batch.number in run.gone:
+    if batch.state is not BatchState.ENDED or batch.number in run.withheld:
         return
-    run.gone.add(batch.number)
+    run.withheld[batch.number] = "the provider has its results no more"
     run.emit(
         "batch.results_gone",
         f"batch {batch.number} ({batch.batch_id}) has ended, but the provider no longer has its results",
@@ -100,7 +101,7 @@ def _may_be_gone(run: HeldRun, batch: BatchRow) -> None:
     )
 
 
-def needs_of_gone(run: HeldRun) -> str | None:
+def needs_of_withheld(run: HeldRun) -> str | None:
     """The sentence that tells a person what can be done about a batch that does not end or whose results are gone."""
     for batch in run.store.batches.in_state(run.id, *RUNNING):
         if batch.check_failures >= LOST_AFTER or (batch.state is BatchState.CANCELING and batch.looks >= LOST_AFTER):
@@ -109,13 +110,12 @@ def needs_of_gone(run: HeldRun) -> str | None:
                 f"batch {batch.number} ({batch.batch_id}) {what}: wait, or `batchctl resubmit {run.name} "
                 f"--abandon {batch.number}` sends its items again, which may be paid again"
             )
-    if not run.gone:
-        return None
-    number = min(run.gone)
-    return (
-        f"the results of batch {', '.join(map(str, sorted(run.gone)))} are gone at the provider: "
-        f"`batchctl resubmit {run.name} --abandon {number}` sends its items again, which is paid again"
-    )
+    for number, why in sorted(run.withheld.items()):
+        return (
+            f"batch {number} has ended, but {why}; each poll asks again, and `batchctl resubmit {run.name} "
+            f"--abandon {number}` sends its open items again, which is paid again"
+        )
+    return None
 
 
 def _failed_look(run: HeldRun, batch: BatchRow, error: ProviderError, elsewhere: str | None) -> None:
@@ -169,6 +169,10 @@ async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
             batch=batch.number,
             data={"status": check.status, "counts": dict(check.counts)},
         )
+    await _by_phase(run, batch, check, now)
+
+
+async def _by_phase(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datetime) -> None:
     match check.phase:
         case Phase.IN_PROGRESS | Phase.CANCELING if batch.state is BatchState.ABANDONED:
             clock, started = check.server_time or now, check.created_at or batch.submitted_at or now
@@ -178,6 +182,9 @@ async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
             _let_go(run, batch, f"it is {check.status}")
         case Phase.IN_PROGRESS | Phase.CANCELING:
             await _watch_deadline(run, batch, check, now)
+        case Phase.FAILED if batch.state is BatchState.ENDED:
+            # it was complete before: whatever happened there, it may have been answered
+            await collect(run, batch, replace(check, unexplained=True))
         case Phase.FAILED:
             await rejected(run, batch, check)
         case Phase.ENDED:
@@ -230,7 +237,7 @@ async def _watch_deadline(run: HeldRun, batch: BatchRow, check: BatchCheck, now:
 
 def _past_deadline(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datetime) -> bool:
     """By the provider's own clock where it tells it, so that a wrong clock here cancels nothing."""
-    clock = check.server_time or now
+    clock = _clock(check, now)
     started = check.created_at or batch.submitted_at or now
     if clock >= started + timedelta(seconds=run.settings.deadline) + _grace(run):
         return True
@@ -239,8 +246,15 @@ def _past_deadline(run: HeldRun, batch: BatchRow, check: BatchCheck, now: dateti
 
 def _past_expiry(check: BatchCheck, now: datetime) -> bool:
     """Whether the provider has not even kept its own deadline."""
-    clock = check.server_time or now
+    clock = _clock(check, now)
     return check.expires_at is not None and clock >= check.expires_at + timedelta(seconds=EXPIRY_GRACE)
+
+
+def _clock(check: BatchCheck, now: datetime) -> datetime:
+    """The provider's clock where it tells one that can be: no batch gets so old that its results would be deleted."""
+    told = check.server_time
+    impossible = told is not None and check.created_at is not None and told > check.created_at + KEPT
+    return now if told is None or impossible else told
 
 
 def _grace(run: HeldRun) -> timedelta:

@@ -27,6 +27,7 @@ def recall(run: HeldRun) -> None:
             sends=entry.sends,
             address=entry.address,
             key_hint=entry.key_hint,
+            fence=entry.fence,
         )
         run.emit(
             "batch.recalled",

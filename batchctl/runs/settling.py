@@ -8,9 +8,11 @@ from batchctl.core.errors import Fault, ProviderError, SystemicError
 from batchctl.core.events import Level
 from batchctl.core.model import IN_DOUBT, BatchState
 from batchctl.core.retry import LONGEST_PAUSE, is_due
-from batchctl.providers.base import Absent, Created, Found, Unknown
+from batchctl.providers.base import Absent, Found, Unknown
+from batchctl.providers.errors import UNREADABLE
 from batchctl.runs.accounts import look_elsewhere
 from batchctl.runs.held import HeldRun
+from batchctl.runs.polling import LOST_AFTER
 from batchctl.runs.submitting import record_created, submission_of
 from batchctl.state.rows import BatchRow
 
@@ -52,7 +54,7 @@ async def _settle_one(run: HeldRun, batch: BatchRow) -> bool:
         return _unread(run, batch, error)
     elsewhere = batch.number in run.elsewhere
     if isinstance(found, Found) and (found.certain or not elsewhere):
-        return _adopt(run, batch, found.created, certain=found.certain)
+        return _adopt(run, batch, found)
     if elsewhere:
         return _elsewhere(run, batch)
     if isinstance(found, Absent):
@@ -67,8 +69,12 @@ def _unread(run: HeldRun, batch: BatchRow, error: ProviderError) -> bool:
         if batch.number in run.elsewhere:
             return _elsewhere(run, batch)
         return _unknown(run, batch, f"this server has no list of batches: {error.message}", ())
+    failures = batch.check_failures + 1
+    if error.type == UNREADABLE and failures >= LOST_AFTER:
+        return _unknown(run, batch, f"the provider's list of batches cannot be read: {error.message}", (), failures)
     pause = min(error.retry_after or 0.0, LONGEST_PAUSE) or run.settings.interval
-    run.store.batches.look_later(run.id, batch.number, run.ctx.now() + timedelta(seconds=pause))
+    later = run.ctx.now() + timedelta(seconds=pause)
+    run.store.batches.look_later(run.id, batch.number, later, failures=failures)
     run.emit(
         "batch.unsettled",
         f"batch {batch.number}: its create is in doubt and the provider's list could not be read ({error.message})",
@@ -94,7 +100,8 @@ def _elsewhere(run: HeldRun, batch: BatchRow) -> bool:
     return True
 
 
-def _adopt(run: HeldRun, batch: BatchRow, created: Created, *, certain: bool) -> bool:
+def _adopt(run: HeldRun, batch: BatchRow, found: Found) -> bool:
+    created = found.created
     run.elsewhere.pop(batch.number, None)
     owner = run.store.batches.owner(created.batch_id)
     if owner is not None:
@@ -104,13 +111,12 @@ def _adopt(run: HeldRun, batch: BatchRow, created: Created, *, certain: bool) ->
         return _unknown(
             run, batch, f"{created.batch_id} could be of run {', '.join(rivals)} as well", (created.batch_id,)
         )
-    record_created(run, batch.number, created, certain=certain)
-    how = "by its key" if certain else "by time and count; its results will confirm it"
+    record_created(run, batch.number, created, certain=found.certain)
     run.emit(
         "batch.found",
-        f"batch {batch.number}: its lost create was accepted, found {how}: {created.batch_id}",
+        f"batch {batch.number}: its lost create was accepted, found {found.evidence}: {created.batch_id}",
         batch=batch.number,
-        data={"batch_id": created.batch_id, "certain": certain},
+        data={"batch_id": created.batch_id, "certain": found.certain},
     )
     return True
 
@@ -151,7 +157,7 @@ def _absent(run: HeldRun, batch: BatchRow, file_id: str | None) -> bool:
     return True
 
 
-def _unknown(run: HeldRun, batch: BatchRow, reason: str, candidates: tuple[str, ...]) -> bool:
+def _unknown(run: HeldRun, batch: BatchRow, reason: str, candidates: tuple[str, ...], failures: int = 0) -> bool:
     if batch.state is not BatchState.UNKNOWN:
         run.store.batches.unknown(run.id, batch.number, reason)
         run.emit(
@@ -161,9 +167,8 @@ def _unknown(run: HeldRun, batch: BatchRow, reason: str, candidates: tuple[str, 
             level=Level.ERROR,
             data={"candidates": list(candidates)},
         )
-    run.store.batches.look_later(
-        run.id, batch.number, run.ctx.now() + timedelta(seconds=run.settings.interval), anew=True
-    )
+    later = run.ctx.now() + timedelta(seconds=run.settings.interval)
+    run.store.batches.look_later(run.id, batch.number, later, anew=True, failures=failures)
     return True
 
 
@@ -171,10 +176,21 @@ def needs_of_unknown(run: HeldRun) -> str | None:
     """The sentence that tells a person how to settle what settling cannot."""
     unknown = run.store.batches.in_state(run.id, BatchState.UNKNOWN)
     if not unknown:
-        return None
+        return _needs_of_unread(run)
     numbers = ", ".join(str(batch.number) for batch in unknown)
     return (
         f"whether batch {numbers} was created is unknown; each poll asks the provider's lists again. To settle it by "
         f"hand, look at the provider's console, then `batchctl adopt {run.name} BATCH_ID` if it is there, or "
         f"`batchctl adopt {run.name} --absent {unknown[0].number}` if it surely is not"
     )
+
+
+def _needs_of_unread(run: HeldRun) -> str | None:
+    """The sentence about a create in doubt while the provider's lists cannot be read."""
+    for batch in run.store.batches.in_state(run.id, BatchState.SUBMITTING):
+        if batch.check_failures >= LOST_AFTER:
+            return (
+                f"whether batch {batch.number} was created is in doubt, and {batch.check_failures:,} looks in a row at "
+                f"the provider's list failed; `batchctl events {run.name}` says why, and each poll asks again"
+            )
+    return None

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from typing import Self
 
-from batchctl.core.errors import BatchctlError, HeldError
+from batchctl.core.errors import BatchctlError, HeldError, UnexpectedError
 from batchctl.core.events import Event, Level
+from batchctl.files.durable import named
 from batchctl.runs.context import Context, InterruptedRunError
 from batchctl.runs.driving import stop_if_asked
 from batchctl.runs.held import HeldRun, hold
@@ -65,7 +66,7 @@ class Several:
             except InterruptedRunError:
                 stop_if_asked(*self._opened)
                 raise
-            except BatchctlError as error:
+            except Exception as error:  # noqa: BLE001  # whatever befalls one run, the others go on
                 self.failed(run, error)
 
     async def aclose(self) -> None:
@@ -73,8 +74,12 @@ class Several:
         for run in self._opened:
             await run.aclose()
 
-    def failed(self, run: HeldRun, error: BatchctlError) -> None:
-        """Leave a run out and keep its error for the end."""
+    def failed(self, run: HeldRun, error: Exception) -> None:
+        """Leave a run out and keep its error for the end; one nobody expected ends a command for this run alone."""
+        if not isinstance(error, BatchctlError):
+            if len(self._wanted) == 1:
+                raise error
+            error = _named(error)
         self.runs.remove(run)
         self._keep(run.name, error)
 
@@ -89,3 +94,11 @@ class Several:
         self._stack.close()
         if kind is None and self._errors:
             raise max(self._errors, key=lambda error: error.exit_code)
+
+
+def _named(error: Exception) -> BatchctlError:
+    problem = named(error) if isinstance(error, OSError) else None
+    return problem or UnexpectedError(
+        f"unexpected {type(error).__name__}: {error}",
+        hint="the same command for this run alone shows where",
+    )

@@ -82,6 +82,7 @@ def submission_of(run: HeldRun, batch: BatchRow, key: str, intent_at: datetime) 
         intent_at=intent_at,
         file_id=batch.file_id,
         headers=run.headers,
+        fence=batch.fence,
     )
 
 
@@ -95,14 +96,14 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
     key = intent_key(run.row.token, batch.number, run.ctx.random.getrandbits(32))
     provider = run.provider
     account = await run.account()
+    fence = None if run.ids_tell else await provider.fence()
     if batch.file_id is not None and batch.address not in (None, account.address):
         batch = replace(batch, file_id=None)  # it was uploaded somewhere else
         run.store.batches.set_file(run.id, batch.number, None)
     submission = submission_of(run, batch, key, now)
-    run.sent.note(
-        Sent(batch.number, batch.sends + 1, key, stamp(now), batch.requests, account.address, account.key_hint)
-    )
-    run.store.batches.intend(run.id, batch.number, key, now, address=account.address, key_hint=account.key_hint)
+    where = {"address": account.address, "key_hint": account.key_hint, "fence": fence}
+    run.sent.note(Sent(batch.number, batch.sends + 1, key, stamp(now), batch.requests, **where))
+    run.store.batches.intend(run.id, batch.number, key, now, **where)
     try:
         created = await provider.submit(
             submission,

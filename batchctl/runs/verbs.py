@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from batchctl.core.errors import (
-    BatchctlError,
     InputError,
     ProviderError,
     SomeFailedError,
@@ -75,7 +74,7 @@ async def run_to_end(ctx: Context, request: PlanRequest) -> None:
         raise_for_end(run)
 
 
-def _raise(_run: HeldRun, error: BatchctlError) -> None:
+def _raise(_run: HeldRun, error: Exception) -> None:
     raise error
 
 

@@ -25,7 +25,7 @@ class Batches(BatchPacking):
         """
         with self._db.transaction():
             changed = self._db.change(
-                "UPDATE batches SET looks = looks + 1, next_check_at = coalesce(?, next_check_at)"
+                "UPDATE batches SET looks = looks + 1, check_failures = 0, next_check_at = coalesce(?, next_check_at)"
                 " WHERE run_id = ? AND number = ?",
                 (stamp_or_none(next_check_at), run_id, number),
             )
@@ -33,13 +33,19 @@ class Batches(BatchPacking):
             row = self._db.row("SELECT looks FROM batches WHERE run_id = ? AND number = ?", (run_id, number))
         return 0 if row is None else int(row[0])
 
-    def look_later(self, run_id: int, number: int, next_check_at: datetime, *, anew: bool = False) -> None:
-        """Put off the next look at a batch, because this one failed; with `anew`, looks are counted from there."""
+    def look_later(
+        self, run_id: int, number: int, next_check_at: datetime, *, anew: bool = False, failures: int = 0
+    ) -> None:
+        """Put off the next look at a batch, because this one failed; with `anew`, looks are counted from there.
+
+        Args:
+            failures: looks in a row at which the provider's lists could not be read.
+        """
         with self._db.transaction():
             changed = self._db.change(
-                "UPDATE batches SET next_check_at = ?1, looks = CASE WHEN ?2 THEN 0 ELSE looks END"
-                " WHERE run_id = ?3 AND number = ?4",
-                (stamp(next_check_at), anew, run_id, number),
+                "UPDATE batches SET next_check_at = ?1, looks = CASE WHEN ?2 THEN 0 ELSE looks END,"
+                " check_failures = ?3 WHERE run_id = ?4 AND number = ?5",
+                (stamp(next_check_at), anew, failures, run_id, number),
             )
             expect(changed, 1, f"batch {number} of run {run_id}")
 
@@ -66,12 +72,14 @@ class Batches(BatchPacking):
         *,
         address: str | None = None,
         key_hint: str | None = None,
+        fence: str | None = None,
     ) -> None:
         """Write down, durably, that a waiting batch is about to be sent.
 
         Args:
             address: where to; None where that is not known.
             key_hint: tells one API key from another, and nothing else about it.
+            fence: the newest batch listed before, see `BatchProvider.fence`.
 
         Raises:
             StaleStateError: it is not waiting, or the key was used before.
@@ -86,6 +94,7 @@ class Batches(BatchPacking):
                     intent_at=stamp(at),
                     address=address,
                     key_hint=key_hint,
+                    fence=fence,
                     not_before=None,
                     faults="[]",
                 )
@@ -103,15 +112,16 @@ class Batches(BatchPacking):
         sends: int,
         address: str | None = None,
         key_hint: str | None = None,
+        fence: str | None = None,
     ) -> None:
         """Put a batch in doubt, durably, that was sent (for the `sends`-th time) after this state file was copied."""
         states = quoted(IN_DOUBT | {BatchState.WAITING})
         with self._db.transaction(durable=True):
             changed = self._db.change(
                 "UPDATE batches SET state = 'submitting', key = ?, intent_at = ?, sends = ?, looks = 0,"  # noqa: S608
-                " address = ?, key_hint = ?, not_before = NULL, next_check_at = NULL"
+                " address = ?, key_hint = ?, fence = ?, not_before = NULL, next_check_at = NULL"
                 f" WHERE run_id = ? AND number = ? AND state IN ({states})",
-                (key, stamp(at), sends, address, key_hint, run_id, number),
+                (key, stamp(at), sends, address, key_hint, fence, run_id, number),
             )
             expect(changed, 1, f"batch {number} of run {run_id} to be recalled")
 

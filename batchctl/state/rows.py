@@ -118,6 +118,7 @@ class BatchRow:
     intent_at: datetime | None
     address: str | None
     key_hint: str | None
+    fence: str | None
     sends: int
     file_id: str | None
     batch_id: str | None

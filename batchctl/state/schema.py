@@ -78,6 +78,7 @@ FIRST_RELEASE = (
     intent_at TEXT,
     address TEXT,
     key_hint TEXT,
+    fence TEXT,
     sends INTEGER NOT NULL DEFAULT 0,
     file_id TEXT,
     batch_id TEXT,

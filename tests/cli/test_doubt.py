@@ -51,7 +51,7 @@ def test_a_clock_that_ran_ahead_hides_no_running_batch(make_desk: MakeDesk, prov
     assert states(desk) == ["submitting"]
     desk.simulator.advance(HOUR / 3)
     codes = [poll_at(desk, 1 / 3 + number / 100) for number in range(5)]
-    assert codes == [8 if provider == "anthropic" else 0] * 5  # a batch with a key is found at once
+    assert codes == [0] * 5
     assert desk.creates() == 2
     desk.simulator.advance(4 * HOUR)
     poll_at(desk, 5)

@@ -229,7 +229,8 @@ async def test_settling_reads_all_pages_and_stops_at_old_ones(bench: Bench) -> N
 @pytest.mark.parametrize("passed", [0, 2 * 86_400, 5 * 86_400])
 async def test_an_intent_of_a_wrong_clock_still_finds_its_batch(bench: Bench, passed: float) -> None:
     """The clock was three days ahead when the intent was written: it must not hide what was created since."""
-    submission = bench.submission(PROMPTS, intent_at=datetime.now(UTC) + timedelta(days=3))
+    fence = await bench.provider.fence()
+    submission = bench.submission(PROMPTS, intent_at=datetime.now(UTC) + timedelta(days=3), fence=fence)
     created = await bench.submit(submission)
     bench.sim.advance(passed)
     found = await bench.provider.find(submission, frozenset())
