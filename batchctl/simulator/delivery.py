@@ -9,6 +9,7 @@ from aiohttp import web
 
 from batchctl.simulator.blobs import BlobStore
 from batchctl.simulator.codec import encode
+from batchctl.simulator.editing import edited
 from batchctl.simulator.http import Download, Reply
 
 _CHUNK = 1 << 16
@@ -47,6 +48,8 @@ async def send_download(
         data = source.read()
     if action == "lines":
         data = damaged_lines(data, rule)
+    if action == "edit":
+        data = edited(data, rule)
     if action == "truncate":
         return await _send_truncated(request, response, data, rule)
     if not rule.get("no_content_type"):

@@ -18,7 +18,9 @@ examples.
   `truncate` (a download ends after `bytes`; `content_length`: true announces the full length, false ends like a
   complete one),
   `lines` (a download with `duplicate`, `drop`, `unknown`, `no_id`, `junk`, `blank` numbers of such lines, `crlf`: true,
-  `line_separators`: true, `no_content_type`: true).
+  `line_separators`: true, `no_content_type`: true),
+  `edit` (the answer, or each line of a download, with `set`: new values by path, such as `data.*.metadata`, and
+  `reverse`: paths of lists to turn round; `line`: only this one, from 1).
 
 `items`: what becomes of single requests, in both lanes.
   Which: any of `probability` (seeded, the same for the same body and attempt), `custom_id` (with `*`),
@@ -59,7 +61,7 @@ _KEYS: dict[str, set[str]] = {
     "calls": _WHICH
     | {"endpoint", "contains", "from", "to", "action", "when", "after_bytes", "status", "type", "code", "param"}
     | {"message", "headers", "body", "name", "seconds", "bytes", "delay", "content_length", "duplicate", "drop"}
-    | {"unknown", "no_id", "junk", "blank", "crlf", "line_separators", "no_content_type"},
+    | {"unknown", "no_id", "junk", "blank", "crlf", "line_separators", "no_content_type", "set", "reverse", "line"},
     "items": {"probability", "custom_id", "prompt_contains", "first_n_attempts", "api", "lane", "times", "kind"},
     "batches": _WHICH
     | {"ignore_deadline", "cancel_seconds", "cancel_finishes"}
@@ -73,9 +75,9 @@ _NUMBERS = {
     *("every", "from_nth", "rate", "times", "from", "to", "after_bytes", "seconds", "bytes", "delay", "probability"),
     *("first_n_attempts", "min_requests", "expire", "expire_after", "duration", "retrieve_404_calls", "list_lag_calls"),
     *("retrieve_404_seconds", "list_lag_seconds", "not_found_creates", "pending_retrieves", "duplicate", "drop"),
-    *("unknown", "no_id", "junk", "blank", "cancel_seconds"),
+    *("unknown", "no_id", "junk", "blank", "cancel_seconds", "line"),
 }
-_ACTIONS = ("drop", "status", "error", "html", "hang", "slow", "truncate", "lines")
+_ACTIONS = ("drop", "status", "error", "html", "hang", "slow", "truncate", "lines", "edit")
 
 
 @dataclass(slots=True)
@@ -209,6 +211,8 @@ def _check_rule(section: str, rule: Rule, where: str) -> None:
             raise ValueError(f"{where}: `status` must be a number")
         if rule["action"] == "error" and rule.get("name") not in ERROR_NAMES:
             raise ValueError(f"{where}: `name` must be one of {', '.join(ERROR_NAMES)}")
+        if rule["action"] == "edit" and not isinstance(rule.get("set", {}), dict):
+            raise ValueError(f"{where}: `set` must be an object")
         if rule.get("when", "before") not in ("before", "after"):
             raise ValueError(f"{where}: `when` must be `before` or `after`")
     if section == "items" and rule.get("kind") not in KINDS:

@@ -12,11 +12,12 @@ from aiohttp import web
 
 from batchctl.simulator.batches import Batches
 from batchctl.simulator.delivery import cut, send_download, send_slowly
+from batchctl.simulator.editing import edited
 from batchctl.simulator.errors import ANTHROPIC, ApiError, named_error
 from batchctl.simulator.http import Download, Handler, Reply
 from batchctl.simulator.services import Services, new_id
 
-_CHANGES_DELIVERY = ("slow", "truncate", "lines")
+_CHANGES_DELIVERY = ("slow", "truncate", "lines", "edit")
 _HANG_STEP = 0.02
 
 
@@ -74,12 +75,11 @@ class Gate:
     ) -> web.StreamResponse:
         self.statuses[f"{endpoint} {reply.status}"] += 1
         headers.update(reply.headers)
+        body = edited(reply.body, rule) if rule and rule["action"] == "edit" else reply.body
         if rule and rule["action"] == "slow":
             response = await send_slowly(request, reply, headers, rule)
         else:
-            response = web.Response(
-                body=reply.body, status=reply.status, headers=headers, content_type=reply.content_type
-            )
+            response = web.Response(body=body, status=reply.status, headers=headers, content_type=reply.content_type)
         if reply.on_sent:
             reply.on_sent(request.transport is not None and not request.transport.is_closing())
         return response

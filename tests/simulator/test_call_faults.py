@@ -9,6 +9,7 @@ import anthropic
 import openai
 import pytest
 
+from batchctl.simulator.editing import edited
 from tests.simulator.conftest import MODEL, Bench, chat_line
 
 Start = Callable[..., Bench]
@@ -212,3 +213,27 @@ async def test_a_hang_is_left_to_the_client(bench_of: Start) -> None:
             model=MODEL, max_tokens=9, messages=[{"role": "user", "content": "x"}], timeout=0.1
         )
     assert bench.sim.ledger() == []
+
+
+def test_an_edit_replaces_fields_wherever_they_stand() -> None:
+    """Paths lead through lists; what is not there is left alone, and a download is edited line by line."""
+    page = b'{"data":[{"id":"a","counts":{"total":1}},{"id":"b"}],"more":false}'
+    rule = {"set": {"data.*.counts.total": None, "more": True, "no.such": 1}, "reverse": ["data"]}
+    assert edited(page, rule) == b'{"data":[{"id":"b"},{"id":"a","counts":{"total":null}}],"more":true}'
+    assert edited(page, {"set": {"data.*": 5}}) == b'{"data":[5,5],"more":false}'
+    lines = b'{"id":"a"}\n\n{"id":"b"}\n'
+    assert edited(lines, {"set": {"id": 1}}) == b'{"id":1}\n\n{"id":1}\n'
+    assert edited(lines, {"set": {"id": 1}, "line": 3}) == b'{"id":"a"}\n\n{"id":1}\n'
+
+
+async def test_an_edited_answer_is_what_a_client_sees(bench_of: Start) -> None:
+    """An answer and a download in another shape; the batch itself is as it was."""
+    results = {"endpoint": "anthropic.batches.results", "action": "edit", "set": {"custom_id": "other"}}
+    retrieve = {"endpoint": "*.retrieve", "times": 1, "action": "edit", "set": {"processing_status": "thinking"}}
+    bench = bench_of(faults=rules(results, retrieve))
+    batch = await bench.create_anthropic(["x"])
+    assert str((await bench.anthropic.messages.batches.retrieve(batch.id)).processing_status) == "thinking"
+    bench.sim.advance(3600)
+    assert (await bench.anthropic.messages.batches.retrieve(batch.id)).processing_status == "ended"
+    lines = [line async for line in await bench.anthropic.messages.batches.results(batch.id)]
+    assert [line.custom_id for line in lines] == ["other"]

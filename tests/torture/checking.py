@@ -27,11 +27,12 @@ class Problem(NamedTuple):
     text: str
 
 
-def check(schedule: Schedule, folder: Path, simulator: SimulatorProcess, *, kills: int) -> list[Problem]:
-    """Compare the state file, the result files and the simulator's ledger."""
+def check(
+    schedule: Schedule, folder: Path, ledger: list[dict[str, Any]], simulator: SimulatorProcess, *, kills: int
+) -> list[Problem]:
+    """Compare the state file, the result files and the simulator's ledger of what is ours."""
     results = _lines(folder / "out" / "results.jsonl")
     errors = _lines(folder / "out" / "errors.jsonl")
-    ledger = [entry for entry in simulator.ledger() if not str(entry["custom_id"]).startswith("stranger")]
     found = [
         *_files(schedule, results, errors),
         *_books(schedule, folder, results, errors),

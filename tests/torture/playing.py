@@ -14,6 +14,7 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from batchctl.core.errors import BatchctlError
 from batchctl.core.model import BatchState, RunState
@@ -78,6 +79,8 @@ class _Play:
         self._simulator = simulator
         self._output = output
         self._said = ""  # by the last command
+        self._others: set[str] = set()  # batches of a rival
+        self._named = 0  # how often a command named the state file
         self._items = folder / "items.jsonl"
         self._items.write_text(
             "".join(
@@ -87,9 +90,14 @@ class _Play:
             "utf-8",
         )
         (folder / "prompt.txt").write_text(PROMPT, "utf-8")
+        if schedule.link:
+            (folder / "linked").mkdir()
+            (folder / "linked" / "by.db").symlink_to(folder / "state.db")
 
     def all(self) -> None:
         """Every step, the quiet end, the checks."""
+        if self._schedule.rival:
+            self._send_rival()
         for number, step in enumerate(self._schedule.steps):
             if number in self._schedule.strangers:
                 self._send_strangers()
@@ -101,7 +109,7 @@ class _Play:
         if not self._settle():
             return
         self._played.problems += check(
-            self._schedule, self._folder, self._simulator, kills=self._played.counts["kills"]
+            self._schedule, self._folder, self._ledger(), self._simulator, kills=self._played.counts["kills"]
         )
         if not self._played.problems and self._take(Step("doctor")) != 0:
             found = [line for line in self._said.split("\n") if line.startswith("run r:") and UNREAD not in line]
@@ -180,9 +188,15 @@ class _Play:
         self._simulator.restart(down)
         self._played.counts["outages"] += 1
 
+    def _state(self) -> Path:
+        """The state file as this command names it."""
+        self._named += 1
+        by_link = self._schedule.link and self._named % 2 == 0 and (self._folder / "state.db").exists()
+        return self._folder / ("linked/by.db" if by_link else "state.db")
+
     def _arguments(self, verb: str) -> list[str]:
         schedule = self._schedule
-        state = ["--state", str(self._folder / "state.db"), "--no-progress"]
+        state = ["--state", str(self._state()), "--no-progress"]
         state += ["--log-file", str(self._folder / "log.jsonl"), "--log-format", "json"]
         fast = ["--interval", "0.05s", "--settle-after", "1.2s"]  # longer than a call may take, as by default
         match verb:
@@ -237,7 +251,7 @@ class _Play:
     def _settle_unknown(self) -> None:
         """What a person does: look at the provider, and say which batch it is, or that there is none."""
         sent: dict[str, set[str]] = {}
-        for entry in self._simulator.ledger():
+        for entry in self._ledger():
             sent.setdefault(entry["batch_id"], set()).add(entry["custom_id"])
         state = self._folder / "state.db"
         with Store.open(state, readonly=True) as store:
@@ -270,6 +284,25 @@ class _Play:
         code = command(["--state", str(self._folder / "state.db"), *arguments], self._simulator.env, self._output)
         self._note(f"--- exit {code}")
 
+    def _ledger(self) -> list[dict[str, Any]]:
+        """What was accepted of ours."""
+        return [
+            entry
+            for entry in self._simulator.ledger()
+            if not str(entry["custom_id"]).startswith("stranger") and entry["batch_id"] not in self._others
+        ]
+
+    def _send_rival(self) -> None:
+        """A second state file sends the same items under another prompt, in batches of the size of ours."""
+        if self._schedule.provider != "anthropic":
+            return
+        self._played.counts["rivals"] += 1
+        size = int(self._schedule.options[1])
+        ids = [f"i{number}" for number in range(1, self._schedule.items + 1)]
+        for start in range(0, len(ids), size):
+            self._create({id_: f"something else about {id_}" for id_ in ids[start : start + size]})
+        self._others = {entry["batch_id"] for entry in self._simulator.ledger()}
+
     def _send_strangers(self) -> None:
         """Somebody else sends batches of the sizes of ours, in the same account."""
         if self._schedule.provider != "anthropic":
@@ -277,24 +310,28 @@ class _Play:
         self._played.counts["strangers"] += 1
         most = int(self._schedule.limits.get("anthropic_max_requests", self._schedule.items))
         for size in {int(self._schedule.options[1]), self._schedule.items}:
-            requests = [
-                {
-                    "custom_id": f"stranger-{number}",
-                    "params": {
-                        "model": MODELS["anthropic"],
-                        "max_tokens": 10,
-                        "messages": [{"role": "user", "content": f"not ours {number} of {size}"}],
-                    },
-                }
-                for number in range(min(size, most))
-            ]
-            with contextlib.suppress(RuntimeError, OSError):  # faults meet strangers too
-                self._simulator.ask(
-                    "POST",
-                    "/v1/messages/batches",
-                    {"requests": requests},
-                    {"x-api-key": "stranger", "anthropic-version": "2023-06-01"},
-                )
+            self._create({f"stranger-{n}": f"not ours {n} of {size}" for n in range(min(size, most))})
+
+    def _create(self, prompts: dict[str, str]) -> None:
+        """A batch of somebody else's."""
+        requests = [
+            {
+                "custom_id": custom_id,
+                "params": {
+                    "model": MODELS["anthropic"],
+                    "max_tokens": 10,
+                    "messages": [{"role": "user", "content": prompt}],
+                },
+            }
+            for custom_id, prompt in prompts.items()
+        ]
+        with contextlib.suppress(RuntimeError, OSError):  # faults meet strangers too
+            self._simulator.ask(
+                "POST",
+                "/v1/messages/batches",
+                {"requests": requests},
+                {"x-api-key": "stranger", "anthropic-version": "2023-06-01"},
+            )
 
     def _simulator_said(self) -> None:
         stats = self._simulator.get("stats")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.torture.blows import POINTS, Blow
+from tests.torture.shapes import odd_shapes
 
 FLOWING = 36_000.0  # simulated seconds a second, where commands wait by themselves
 DAY = 86_400.0
@@ -60,6 +61,9 @@ class Schedule:
 
     Args:
         strangers: batches of equal size that somebody else sends in the same account, by step.
+        rival: one more such batch before the first step, of the very same items under another prompt, as a second state
+            file sends it.
+        link: every other command, and the second of two at once, names the state file by a symbolic link.
         wal: false where the file system knows no shared memory, so that the database keeps a rollback journal.
     """
 
@@ -74,12 +78,16 @@ class Schedule:
     limits: dict[str, Any] = field(default_factory=dict)
     lane: str = "batch"
     wal: bool = True
+    rival: bool = False
+    link: bool = False
 
     def describe(self) -> str:
         """The schedule as a person reads it."""
         lines = [f"seed {self.seed}: {self.lane} lane, {self.provider}, {self.items} items"]
         lines.append(f"  {' '.join(self.options)} {self.limits}{'' if self.wal else ' without WAL'}")
         lines += [f"  fault {section}: {rule}" for section, rules in self.faults.items() for rule in rules]
+        lines += ["  a rival's batch of the same items before all"] * self.rival
+        lines += ["  by a link to the state file, too"] * self.link
         lines += [f"  stranger before step {number}" for number in self.strangers]
         lines += [f"  {number}. {step}" for number, step in enumerate(self.steps)]
         return "\n".join(lines)
@@ -92,15 +100,15 @@ class Schedule:
             for number in range(len(rules)):
                 kept = rules[:number] + rules[number + 1 :]
                 yield replace(self, faults={**self.faults, section: kept})
-        if self.strangers:
-            yield replace(self, strangers=())
+        for calm in ({"strangers": ()}, {"rival": False}, {"link": False}, {"wal": True}):
+            less = replace(self, **calm)
+            if less != self:
+                yield less
         for number, step in enumerate(self.steps):
-            for calm in ({"blow": None}, {"shift": 0.0}, {"outage": None}, {"twin": False}):
-                less = replace(step, **calm)
-                if less != step:
-                    yield replace(self, steps=(*self.steps[:number], less, *self.steps[number + 1 :]))
-        if not self.wal:
-            yield replace(self, wal=True)
+            for calmer in ({"blow": None}, {"shift": 0.0}, {"outage": None}, {"twin": False}):
+                quiet = replace(step, **calmer)
+                if quiet != step:
+                    yield replace(self, steps=(*self.steps[:number], quiet, *self.steps[number + 1 :]))
         if self.items > 1:
             yield replace(self, items=self.items // 2)
 
@@ -110,6 +118,14 @@ def make_schedule(seed: int) -> Schedule:
     chance = random.Random(seed)
     if seed % 5 == 0:
         return _sync_schedule(seed, chance)
+    schedule = _batch_schedule(seed, chance)
+    calls = [*schedule.faults["calls"], *odd_shapes(chance, schedule.provider)]
+    return replace(
+        schedule, faults={**schedule.faults, "calls": calls}, rival=chance.random() < 0.25, link=chance.random() < 0.1
+    )
+
+
+def _batch_schedule(seed: int, chance: random.Random) -> Schedule:
     provider = chance.choice(("anthropic", "openai"))
     speed = chance.choice((0.0, FLOWING))
     items = chance.randint(1, 12)
