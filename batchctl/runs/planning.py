@@ -17,6 +17,7 @@ from batchctl.files.readers import Source, open_source
 from batchctl.files.results import error_line
 from batchctl.files.spool import SpoolWriter
 from batchctl.providers import registry
+from batchctl.providers.addresses import check_address
 from batchctl.runs.building import make_builder
 from batchctl.runs.context import Context
 from batchctl.runs.cutting import Cut, Cutter
@@ -127,6 +128,7 @@ class _RunSink:
 
 def survey(request: PlanRequest) -> Cut:
     """Read the whole input and say what would be sent; sends, stores and creates nothing."""
+    check_address(request.settings.provider, request.settings.base_url)
     form = registry.request_format(request.settings.provider)
     limits = limits_for(form, request.settings)
     cutter = Cutter(

@@ -14,6 +14,7 @@ from batchctl.core.words import counted
 from batchctl.files.lock import RunLock
 from batchctl.files.names import check_run_name, workdir
 from batchctl.files.readers import digest
+from batchctl.providers.addresses import check_address
 from batchctl.providers.keys import find_key
 from batchctl.runs.budget import refuse_unpriced
 from batchctl.runs.context import Context
@@ -42,6 +43,7 @@ def start(ctx: Context, request: PlanRequest, plan: Plan = make_run, *, streams:
     """
     check_run_name(request.name)
     if not request.settings.simulate:
+        check_address(request.settings.provider, request.settings.base_url)
         find_key(request.settings.provider)
     refuse_unpriced(request.settings, ctx.now())
     work = workdir(ctx.state_path, request.name)

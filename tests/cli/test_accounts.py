@@ -226,6 +226,6 @@ def test_a_base_url_with_a_password_is_refused(make_desk: MakeDesk, monkeypatch:
     desk = make_desk(provider)
     monkeypatch.setenv(f"{provider.upper()}_BASE_URL", desk.simulator.url.replace("//", "//user:word@"))
     ran = desk.start("submit", desk.items(1), code=2)
-    assert "base URL" in ran.err
+    assert "holds a user" in ran.err
     assert "word@" not in ran.err
     assert [row["state"] for row in desk("batches", "r", "--json").rows] == ["waiting"]

@@ -213,3 +213,33 @@ def test_deep_nesting_is_a_bad_record(make_desk: MakeDesk) -> None:
     ran = desk.start("submit", write(desk, b'{"id": "a", "text": ' + b"[" * 5000 + b"]" * 5000 + b"}\n"), code=2)
     assert "line 1" in ran.err
     nothing_happened(desk)
+
+
+@pytest.mark.parametrize("verb", ["plan", "submit", "run", "fanout"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:hunter2@127.0.0.1:9/v1",
+        "http://127.0.0.1:9/v1?key=hunter2",
+        "http://127.0.0.1:9/v1#hunter2",
+        "127.0.0.1:9/hunter2",
+        "ftp://hunter2/",
+        "http://hunter2:port/",
+    ],
+)
+def test_an_address_with_a_secret_is_refused_first(
+    make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch, verb: str, url: str
+) -> None:
+    """What would be stored with the run and sent beside the key: exit 2, nothing made, the secret not repeated."""
+    desk = make_desk()
+    items, prompt = desk.items(1), desk.prompt
+    made = set(desk.folder.rglob("*"))
+    arguments = (verb, items, "--provider", "openai", "--model", "m", "--prompt", prompt)
+    monkeypatch.chdir(desk.folder)
+    given = desk(*arguments, "--base-url", url, code=2)
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    by_variable = desk(*arguments, code=2)
+    assert "--base-url" in given.err
+    assert "OPENAI_BASE_URL" in by_variable.err
+    assert "hunter2" not in given.err + by_variable.err
+    assert set(desk.folder.rglob("*")) == made
