@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from batchctl.core.retry import LONGEST_PAUSE
+
 LOWER = 0.7  # what is left of the pace after a refusal
 FLOOR = 0.05  # the pace never falls below: a wait stays bounded (field report 127)
 RECOVERY = 0.001  # part of the full pace regained a second: five minutes for one refusal
 CALM = 5.0  # seconds in which further refusals belong to the first: they were in flight with it
-LONGEST_PAUSE = 30.0  # seconds, where the provider does not say
+LONGEST_GUESS = 30.0  # seconds, where the provider does not say
 
 
 class Pace:
@@ -69,9 +71,9 @@ def pause_after(retry_after: float | None, refusals: int, random: float) -> floa
     """Seconds the whole pool waits after a refusal; the jitter is added, never subtracted (field reports 139, 142).
 
     Args:
-        retry_after: what the provider asked for, in seconds.
+        retry_after: what the provider asked for, in seconds; an hour at most is waited before it is asked again.
         refusals: how many moments of refusal in a row there were, at least 1.
         random: from 0 to 1.
     """
-    asked = min(2.0 ** min(refusals - 1, 10), LONGEST_PAUSE) if retry_after is None else retry_after
+    asked = min(2.0 ** min(refusals - 1, 10), LONGEST_GUESS) if retry_after is None else min(retry_after, LONGEST_PAUSE)
     return asked + random * max(asked * 0.1, 0.5)

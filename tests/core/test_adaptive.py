@@ -70,6 +70,7 @@ def test_pauses_are_never_shorter_than_told_and_bounded(told: float | None, refu
     """Retry-After is obeyed, jitter is only added, and without it no pause is silly (field reports 127, 139, 142)."""
     pause = pause_after(told, refusals, random)
     assert pause >= (told or 0)
+    assert pause_after(1e9, refusals, random) == pause_after(3600, refusals, random)
     assert pause <= (33 if told is None else told * 1.1 + 0.5)
     assert pause == pytest.approx(
         pause_after(told, refusals, 0.0)
