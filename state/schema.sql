@@ -12,6 +12,7 @@ CREATE TABLE runs (
     fingerprint TEXT NOT NULL,
     inputs TEXT NOT NULL,
     out TEXT NOT NULL,
+    home TEXT NOT NULL,
     planned INTEGER NOT NULL DEFAULT 0,
     succeeded INTEGER NOT NULL DEFAULT 0,
     failed INTEGER NOT NULL DEFAULT 0,

@@ -65,6 +65,7 @@ class RunRow:
     fingerprint: str
     inputs: list[Any]
     out: str
+    home: str
     planned: int
     succeeded: int
     failed: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -12,6 +13,7 @@ from batchctl.core.model import BatchState, RunState, run_sources
 from batchctl.state import verify
 from batchctl.state.changing import expect, quoted
 from batchctl.state.connection import Database
+from batchctl.state.places import present_place
 from batchctl.state.recounting import recount
 from batchctl.state.rows import RUN_COLUMNS, RunRow, run_row, stamp, to_json
 
@@ -39,6 +41,7 @@ class Runs:
 
     def __init__(self, database: Database) -> None:
         self._db = database
+        self._folder = database.path.absolute().parent
 
     def create(
         self,
@@ -62,7 +65,7 @@ class Runs:
             try:
                 self._db.change(
                     "INSERT INTO runs (name, token, state, provider, endpoint, model, settings, fingerprint, inputs,"
-                    " out, created_at, updated_at) VALUES (?, ?, 'planning', ?, ?, ?, ?, ?, '[]', ?, ?, ?)",
+                    " out, home, created_at, updated_at) VALUES (?, ?, 'planning', ?, ?, ?, ?, ?, '[]', ?, ?, ?, ?)",
                     (
                         name,
                         token,
@@ -72,6 +75,7 @@ class Runs:
                         to_json(dict(settings)),
                         fingerprint,
                         out,
+                        str(self._folder),
                         now,
                         now,
                     ),
@@ -235,11 +239,15 @@ class Runs:
 
     def _one(self, condition: str, value: Any) -> RunRow | None:
         row = self._db.row(f"SELECT {RUN_COLUMNS} FROM runs WHERE {condition}", (value,))  # noqa: S608
-        return None if row is None else run_row(row)
+        return None if row is None else self._row(row)
 
     def _where(self, condition: str) -> list[RunRow]:
         rows = self._db.rows(f"SELECT {RUN_COLUMNS} FROM runs WHERE {condition} ORDER BY id")  # noqa: S608
-        return [run_row(row) for row in rows]
+        return [self._row(row) for row in rows]
+
+    def _row(self, columns: tuple[Any, ...]) -> RunRow:
+        row = run_row(columns)
+        return replace(row, out=present_place(row.out, row.home, self._folder))
 
     def _set(self, run_id: int, column: str, value: Any, at: datetime) -> None:
         with self._db.transaction():

@@ -22,6 +22,7 @@ FIRST_RELEASE = (
     fingerprint TEXT NOT NULL,
     inputs TEXT NOT NULL,
     out TEXT NOT NULL,
+    home TEXT NOT NULL,
     planned INTEGER NOT NULL DEFAULT 0,
     succeeded INTEGER NOT NULL DEFAULT 0,
     failed INTEGER NOT NULL DEFAULT 0,

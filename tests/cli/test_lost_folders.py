@@ -1,11 +1,14 @@
-"""Folders and files that were deleted: nothing is paid twice, and what is gone is named."""
+"""Folders and files that were deleted or moved: nothing is paid twice, and what is gone is named."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
 
-from tests.conftest import Desk
+import pytest
+
+from tests.cli.passes import LATER
+from tests.conftest import FAST, Desk, run_command
 
 MakeDesk = Callable[..., Desk]
 
@@ -60,3 +63,29 @@ def test_the_output_folder_was_deleted(make_desk: MakeDesk) -> None:
     desk("poll")
     assert desk.balanced()["state"] == "canceled"
     assert {line["id"] for line in desk.lines("results.jsonl")} >= {"i1", "i2"}
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_project_that_was_moved_finds_its_results(
+    make_desk: MakeDesk, monkeypatch: pytest.MonkeyPatch, copied: bool
+) -> None:
+    """State and results moved (or copied) together: the open run goes on there, and never in the old place."""
+    desk = make_desk()
+    old, new = desk.folder / "old", desk.folder / "new"
+    old.mkdir()
+    monkeypatch.chdir(old)
+    items = desk.items(3)
+    arguments = (items, "--provider", "anthropic", "--model", "claude-sonnet-4-5", "--prompt", desk.prompt, *FAST)
+    assert run_command("submit", *arguments, "--name", "r").code == 0
+    (shutil.copytree if copied else shutil.move)(str(old), str(new))
+    monkeypatch.chdir(new)
+    desk.simulator.advance(LATER)
+    assert run_command("poll").code == 0
+    assert len((new / "runs/r/results.jsonl").read_bytes().splitlines()) == 3
+    assert len(run_command("results", "r").out.splitlines()) == 3
+    assert run_command("run", *arguments, "--name", "r").code == 0
+    assert str(new / "runs/r") in run_command("show", "r").out
+    assert old.exists() == copied
+    if copied:
+        assert (old / "runs/r/results.jsonl").read_bytes() == b""
+    assert desk.creates() == 1
