@@ -102,7 +102,7 @@ def accept(ctx: click.Context, run: str) -> None:
 @RUN
 @click.argument("batch_id", required=False)
 @option("--absent", type=click.IntRange(min=1), metavar="N", help="Batch N was surely never created: send it.")
-@option("--batch", "number", type=click.IntRange(min=1), metavar="N", help="Which unknown batch BATCH_ID is.")
+@option("--batch", "number", type=click.IntRange(min=1), metavar="N", help="Which of our batches BATCH_ID is.")
 @click.pass_context
 def adopt(ctx: click.Context, run: str, batch_id: str | None, absent: int | None, number: int | None) -> None:
     """Settle an unknown create by hand: BATCH_ID is the provider's id of the lost batch."""

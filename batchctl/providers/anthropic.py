@@ -178,13 +178,13 @@ class AnthropicProvider:
                 raise
 
     async def fence(self) -> str | None:
-        """The id of the newest batch listed, "" where none is; None where lists cannot be read."""
+        """The id of the newest batch listed, "" where none is; None where this server has no list."""
         try:
             first = await newest(self._sdk, _LIST)
         except ProviderError as error:
-            if error.fault is Fault.SYSTEMIC:
-                raise
-            return None
+            if error.fault in (Fault.NOT_FOUND, Fault.PERMANENT):
+                return None
+            raise
         return first.id if first else ""
 
     async def find(self, submission: Submission, ledger: AbstractSet[str]) -> Found | Absent | Unknown:
@@ -230,6 +230,7 @@ class AnthropicProvider:
                 created=batch.created(),
                 key=None,
                 requests=batch.requests(),
+                created_at=batch.moment(),
                 ids_at=batch.results_url if batch.processing_status == "ended" else None,
             )
 

@@ -109,6 +109,7 @@ class Listed:
     Args:
         key: the intent key it carries, where the provider keeps one.
         requests: how many it holds; 0 where the provider does not say yet.
+        created_at: by the provider's clock, where it tells.
         ids_at: where the custom ids of its requests can be read; None where they cannot be (yet).
         input_file: the uploaded file it was made from.
         outputs: its result files, where they have ids of their own.
@@ -118,6 +119,7 @@ class Listed:
     created: Created
     key: str | None
     requests: int
+    created_at: datetime | None
     ids_at: str | None
     input_file: str | None = None
     outputs: tuple[str, ...] = ()
@@ -221,7 +223,7 @@ class BatchProvider(Protocol):
     async def fence(self) -> str | None:
         """The id of the newest batch listed, "" where none is: what stands before it later came after this moment.
 
-        None where lists cannot be read, or where batches carry a key, so that nobody needs it.
+        None where there is no list, or where batches carry a key, so that nobody needs it.
         """
         ...
 

@@ -70,6 +70,7 @@ class Batch(msgspec.Struct):
             created=self.created(),
             key=self.key(),
             requests=(self.request_counts or {}).get("total") or 0,
+            created_at=self.moment(),
             ids_at=self.input_file_id,
             input_file=self.input_file_id,
             outputs=self._outputs(),

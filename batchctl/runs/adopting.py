@@ -20,14 +20,19 @@ async def adopt(ctx: Context, name: str, batch_id: str | None, *, absent: int | 
 
     Args:
         absent: number of the batch that surely was never created.
-        number: which unknown batch `batch_id` is, where there are several.
+        number: which unknown batch `batch_id` is, where there are several; also one that waits, where a person knows
+            better than this older copy of the state file.
 
     Raises:
         InputError: nothing is unknown, or the named batch does not fit.
     """
     with Store.open(ctx.state_path) as store, hold(ctx, store, name) as run:
         recover(run)
-        batch = _unknown_batch(run, absent if absent is not None else number)
+        waiting = None if number is None else store.batches.get(run.id, number)
+        if batch_id is not None and waiting is not None and waiting.state is BatchState.WAITING:
+            batch = waiting
+        else:
+            batch = _unknown_batch(run, absent if absent is not None else number)
         try:
             if batch_id is None:
                 await _declare_absent(run, batch)
@@ -100,6 +105,9 @@ async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:
         raise InputError(
             f"{batch_id} has {total:,} requests, batch {batch.number} has {batch.requests:,}: it is another batch"
         )
+    if batch.state is BatchState.WAITING:
+        now = run.ctx.now()
+        run.store.batches.intend(run.id, batch.number, f"{run.row.token}-adopted-{batch_id}", now)
     record_created(run, batch.number, Created(batch_id, check.status, check.expires_at), certain=False)
     run.emit(
         "batch.adopted",

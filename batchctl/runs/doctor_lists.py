@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from batchctl.core.errors import BatchctlError
 from batchctl.core.ids import Generated, Own, key_batch, resolve
 from batchctl.core.model import IN_DOUBT, BatchState, ItemState
+from batchctl.core.words import counted
 from batchctl.files.sentlog import Sent
 from batchctl.providers.base import Listed
+from batchctl.providers.listing import SAME_TIME
 from batchctl.runs.findings import Finding
 from batchctl.runs.held import HeldRun
-from batchctl.runs.recalling import lost_entries
+from batchctl.runs.recalling import lost_entries, older_entries
 from batchctl.runs.submitting import record_created
 from batchctl.state.rows import BatchRow, ItemRow, moment, stamp
 
@@ -27,12 +30,14 @@ class Stray:
     Args:
         batch: the unsent batch of the state file that holds exactly these items.
         entry: the sending that the state file does not know, where this is its batch.
+        certain: false where it may be somebody else's batch of the same items as well.
     """
 
     listed: Listed
     rows: list[ItemRow]
     batch: BatchRow | None
     entry: Sent | None = None
+    certain: bool = True
 
     @property
     def free(self) -> bool:
@@ -46,9 +51,10 @@ async def check_lists(run: HeldRun, *, repair: bool) -> list[Finding]:
     try:
         listed = [batch async for batch in run.provider.listed(run.row.created_at)]
         lost = lost_entries(run)
-        strays = [stray async for stray in _strays(run, listed, lost)]
+        strays = _unrivaled([stray async for stray in _strays(run, listed, lost)])
         found = [_stray(run, stray, repair=repair) for stray in strays]
-        found += [_lost(run, entry, listed, repair=repair) for entry in lost]
+        doubtful = {stray.listed.created.batch_id for stray in strays if not stray.certain}
+        found += [_lost(run, entry, listed, doubtful, repair=repair) for entry in lost]
         return found + [finding async for finding in _unused(run, listed, repair=repair)]
     except BatchctlError as error:
         return [
@@ -58,7 +64,8 @@ async def check_lists(run: HeldRun, *, repair: bool) -> list[Finding]:
 
 async def _strays(run: HeldRun, listed: list[Listed], lost: list[Sent]) -> AsyncIterator[Stray]:
     """Every stray, newest first; the sending of one is taken out of those that are lost."""
-    for batch in listed:
+    older = {row.number: entry for entry, row in older_entries(run)}
+    for place, batch in enumerate(listed):
         if batch.refused or run.store.batches.owner(batch.created.batch_id) is not None:
             continue
         if batch.key is not None and key_batch(batch.key, run.row.token) is None:
@@ -66,16 +73,52 @@ async def _strays(run: HeldRun, listed: list[Listed], lost: list[Sent]) -> Async
         ids = {id_ async for id_ in run.provider.custom_ids(batch)}
         if not ids and batch.key is None:
             continue  # nothing tells yet whose it is
-        seqs = _seqs(run, ids)
-        if batch.key is None and (len(seqs) != len(ids) or not _looks_ours(run, seqs, lost)):
+        seqs, made = _seqs(run, ids)
+        if batch.key is None and len(seqs) != len(ids):
+            continue
+        unsent, entry = _unsent_of(run, seqs) or _by_key(run, batch), _entry_of(batch, len(seqs), lost)
+        certain: bool | None = True
+        if batch.key is None and not made:
+            sending = entry if unsent is None else older.get(unsent.number, entry)
+            certain = _is_later(listed, place, unsent, sending)
+        if certain is None:
             continue
         rows = list(run.store.items.by_seqs(run.id, sorted(seqs)).values())
         if rows and all(row.state is not ItemState.OPEN for row in rows):
             continue  # its items have their outcome, so nothing needs it
-        entry = _entry_of(batch, len(seqs), lost)
-        if entry is not None:
+        if entry is not None and certain:
             lost.remove(entry)
-        yield Stray(batch, rows, _unsent_of(run, seqs) or _by_key(run, batch), entry)
+        yield Stray(batch, rows, unsent, entry, certain)
+
+
+def _unrivaled(strays: list[Stray]) -> list[Stray]:
+    """Two strays for one unsent batch are both in doubt."""
+    numbers = Counter(stray.batch.number for stray in strays if stray.batch is not None)
+    return [
+        replace(stray, certain=False) if stray.batch is not None and numbers[stray.batch.number] > 1 else stray
+        for stray in strays
+    ]
+
+
+def _is_later(listed: list[Listed], place: int, unsent: BatchRow | None, sending: Sent | None) -> bool | None:
+    """Whether a batch with items' own ids came after a sending that may have made it; None where no sending can have.
+
+    Such ids may be in anybody's batch of the same items. What was listed before the sending, up to its fence, is not
+    of it; where the order is not certain, or the state file knows of no sending, a person must look.
+    """
+    if unsent is not None and unsent.state in IN_DOUBT:
+        fence = unsent.fence
+    elif sending is not None:
+        fence = sending.fence
+    else:
+        return None if unsent is None else False
+    batch = listed[place]
+    behind = next((other for other in listed[: place + 1] if other.created.batch_id == fence), None)
+    if behind is None:
+        return True
+    if batch is behind or (batch.created_at and behind.created_at and batch.created_at < behind.created_at - SAME_TIME):
+        return None
+    return False
 
 
 def _entry_of(batch: Listed, requests: int, lost: list[Sent]) -> Sent | None:
@@ -93,7 +136,8 @@ def _by_key(run: HeldRun, listed: Listed) -> BatchRow | None:
     return batch if fits else None
 
 
-def _seqs(run: HeldRun, ids: set[str]) -> set[int]:
+def _seqs(run: HeldRun, ids: set[str]) -> tuple[set[int], bool]:
+    """The items behind custom ids, and whether any of these is of this run's making, which proves whose they are."""
     own, made = [], set()
     for id_ in ids:
         match resolve(id_, run.row.token):
@@ -101,13 +145,7 @@ def _seqs(run: HeldRun, ids: set[str]) -> set[int]:
                 own.append(id_)
             case Generated(seq=seq):
                 made.add(seq)
-    return made | set(run.store.items.lookup(run.id, own).values())
-
-
-def _looks_ours(run: HeldRun, seqs: set[int], lost: list[Sent]) -> bool:
-    """Ids alone may be another run's of the same input: an unsent batch of just these, a lost sending, tags tell."""
-    known = _unsent_of(run, seqs) is not None or run.settings.tag_ids
-    return known or any(entry.requests == len(seqs) for entry in lost)
+    return made | set(run.store.items.lookup(run.id, own).values()), bool(made)
 
 
 def _unsent_of(run: HeldRun, seqs: set[int]) -> BatchRow | None:
@@ -123,7 +161,16 @@ def _unsent_of(run: HeldRun, seqs: set[int]) -> BatchRow | None:
 
 def _stray(run: HeldRun, stray: Stray, *, repair: bool) -> Finding:
     requests = stray.listed.requests or len(stray.rows)
-    text = f"batch {stray.listed.created.batch_id} ({requests:,} requests) is ours, but not in the state file"
+    batch_id = stray.listed.created.batch_id
+    if not stray.certain:
+        number = f" --batch {stray.batch.number}" if stray.batch else ""
+        return Finding(
+            run.name,
+            f"batch {batch_id} ({counted(requests, 'request')}) has just the items of one of ours that was not sent "
+            "yet: it may be ours, if an older copy of everything was put back, or somebody else's",
+            f"look at its time in the provider's console; `batchctl adopt {run.name} {batch_id}{number}` takes it",
+        )
+    text = f"batch {batch_id} ({counted(requests, 'request')}) is ours, but not in the state file"
     finding = Finding(run.name, text, "taken in: the next poll collects it", mendable=True)
     if repair:
         _take_in(run, stray)
@@ -159,10 +206,11 @@ def _take_in(run: HeldRun, stray: Stray) -> None:
     )
 
 
-def _lost(run: HeldRun, entry: Sent, listed: list[Listed], *, repair: bool) -> Finding:
+def _lost(run: HeldRun, entry: Sent, listed: list[Listed], doubtful: set[str], *, repair: bool) -> Finding:
     """A sending that no listed batch was found for: it may hide in one that cannot be read yet, or never arrived."""
     text = f"batch {entry.batch} ({entry.requests:,} requests) was sent at {entry.at} and is not in the state file"
     hidden = [batch.created.batch_id for batch in listed if _may_be(run, entry, batch)]
+    hidden += sorted(doubtful)
     age = (run.ctx.now() - moment(entry.at)).total_seconds()
     if hidden or age < run.settings.settle_after:
         where = f" ({', '.join(hidden[:NAMED])} may be it)" if hidden else ""

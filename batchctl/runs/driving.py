@@ -36,6 +36,7 @@ async def one_pass(run: HeldRun, *, look: bool, resubmit: bool, all_batches: boo
         SystemicError: the run is stopped, with its items open.
         StateError: the state file is older than what was sent.
     """
+    run.unlisted = None
     try:
         recall(run)
         clear = await settle(run)
@@ -107,6 +108,7 @@ def needs_now(run: HeldRun) -> str | None:
         needs_of_elsewhere(run)
         or needs_of_unknown(run)
         or needs_of_withheld(run)
+        or run.unlisted
         or needs_of_room(run)
         or needs_of_rest(run)
     )

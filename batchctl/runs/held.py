@@ -53,6 +53,7 @@ class HeldRun:
         self.systemic: ItemError | None = None
         self.importing = asyncio.Lock()  # downloads go side by side; results are read in one batch after the other
         self.withheld: dict[int, str] = {}  # ended batches whose answers cannot be had for now, and why
+        self.unlisted: str | None = None  # why nothing is sent: the provider's list cannot be read
         self.elsewhere: dict[int, str] = {}  # batches that cannot be seen with the address and key in use, and why
         self.deletion_pause = 0.0  # seconds to wait after a deletion that failed
         self._account: Account | None = None

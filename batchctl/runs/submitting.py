@@ -96,7 +96,13 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
     key = intent_key(run.row.token, batch.number, run.ctx.random.getrandbits(32))
     provider = run.provider
     account = await run.account()
-    fence = None if run.ids_tell else await provider.fence()
+    try:
+        fence = None if run.ids_tell else await provider.fence()
+    except ProviderError as error:
+        if error.fault is Fault.SYSTEMIC:
+            raise
+        _wait_for_list(run, batch, error)
+        return False
     if batch.file_id is not None and batch.address not in (None, account.address):
         batch = replace(batch, file_id=None)  # it was uploaded somewhere else
         run.store.batches.set_file(run.id, batch.number, None)
@@ -123,6 +129,15 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
     for warning in created.warnings:
         run.emit("batch.warning", f"batch {batch.number}: {warning}", batch=batch.number, level=Level.WARNING)
     return True
+
+
+def _wait_for_list(run: HeldRun, batch: BatchRow, error: ProviderError) -> None:
+    """A batch is not sent for now: were its create lost, nobody could tell it from another's."""
+    run.unlisted = (
+        f"batch {batch.number} waits, because the provider's list cannot be read ({error.message}), by which a lost "
+        "create is found; each pass tries again, and a run with --tag-ids needs no list"
+    )
+    run.emit("batch.unlisted", run.unlisted, batch=batch.number, level=Level.WARNING)
 
 
 def record_created(

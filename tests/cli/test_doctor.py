@@ -174,6 +174,28 @@ def test_somebody_elses_batches_are_left_alone(make_desk: MakeDesk) -> None:
     assert desk("doctor").out == ""
 
 
+def test_a_batch_of_waiting_items_is_for_a_person(make_desk: MakeDesk) -> None:
+    """Own ids may be anybody's: what no note tells of is named, not taken; a person may take it by hand."""
+    desk = make_desk()
+    items = desk.items(4)
+    desk.start("submit", items, *("--max-requests", "2", "--max-queued-requests", "2"))
+    copy = Path(shutil.copytree(desk.folder, desk.folder.with_name("copy")))
+    desk.simulator.advance(LATER)
+    desk("poll")  # sends the second batch
+    desk.simulator.advance(LATER)
+    shutil.rmtree(desk.folder)
+    copy.rename(desk.folder)  # state and notes are older
+    said = desk("doctor", "--repair", code=1).out
+    assert "it may be ours, if an older copy of everything was put back" in said
+    ids = {entry["batch_id"] for entry in desk.simulator.ledger()}
+    (lost,) = ids - {row["batch_id"] for row in desk("batches", "r", "--json").rows}
+    assert f"adopt r {lost} --batch 2` takes it" in said
+    desk("adopt", "r", lost, "--batch", "2")
+    desk("poll")
+    assert desk.balanced()["counts"]["succeeded"] == 4
+    assert desk.creates() == 2
+
+
 def test_an_unused_upload_is_deleted(make_desk: MakeDesk) -> None:
     """An input file whose create never came is deleted once nothing waits for it (field report 63)."""
     desk = make_desk("openai")

@@ -141,7 +141,7 @@ def test_a_list_that_is_never_readable_asks_for_a_person(make_desk: MakeDesk, pr
     create = {"endpoint": f"{provider}.batches.create", "nth": 1, "action": "drop", "when": "before"}
     listing = {"endpoint": f"{provider}.batches.list", "action": "status", "status": 200, "body": '{"data": null}'}
     desk = make_desk(provider, {"calls": [create, listing]})
-    desk.start("submit", desk.items(2))
+    desk.start("submit", desk.items(2), "--tag-ids")
     codes = [desk("poll", code=None).code for _ in range(12)]
     assert codes == [0] * 9 + [8] * 3
     assert "adopt r --absent 1" in desk.status()["needs"]
@@ -157,7 +157,7 @@ def test_an_outage_of_the_list_is_told_and_waited_for(make_desk: MakeDesk, provi
     create = {"endpoint": f"{provider}.batches.create", "nth": 1, "action": "drop", "when": "after"}
     listing = {"endpoint": f"{provider}.batches.list", "action": "status", "status": 503}
     desk = make_desk(provider, {"calls": [create, listing]})
-    desk.start("submit", desk.items(2))
+    desk.start("submit", desk.items(2), "--tag-ids")
     for _ in range(11):
         desk("poll")
     assert "10 looks in a row" in desk.status()["needs"] or "11 looks in a row" in desk.status()["needs"]
@@ -201,6 +201,24 @@ def test_nobody_elses_batch_is_taken_for_a_lost_one(make_desk: MakeDesk) -> None
         assert one.balanced()["counts"]["succeeded"] == 3
     assert batch_id(desk) != batch_id(other)
     assert desk.creates() == 3
+
+
+def test_nothing_is_sent_while_its_create_could_not_be_found(make_desk: MakeDesk) -> None:
+    """Without the list before it, a lost create could not be told from another's: it waits, says so, and goes on."""
+    listing = {"endpoint": "anthropic.batches.list", "action": "status", "status": 503}
+    desk = make_desk(faults={"calls": [listing]})
+    items = desk.items(2)
+    assert "--tag-ids needs no list" in desk.start("submit", items).err
+    desk("poll")
+    assert desk.creates() == 0
+    assert "list cannot be read" in desk.status()["needs"]
+    desk.start("submit", desk.items([{"id": "tagged", "text": "needs none"}], "b.jsonl"), "--tag-ids", "--out",
+               str(desk.folder / "tagged"), name="t")  # fmt: skip
+    assert desk.creates() == 1
+    desk.simulator.set_faults({})
+    pass_until_quiet(desk)
+    assert desk.balanced()["counts"]["succeeded"] == 2
+    assert desk.status()["needs"] is None
 
 
 def test_a_link_to_the_state_file_is_the_state_file(make_desk: MakeDesk) -> None:
