@@ -42,8 +42,8 @@ def start(ctx: Context, request: PlanRequest, plan: Plan = make_run, *, streams:
         InputError: bad input, or the name is taken by something different.
     """
     check_run_name(request.name)
+    check_address(request.settings.provider, request.settings.base_url)
     if not request.settings.simulate:
-        check_address(request.settings.provider, request.settings.base_url)
         find_key(request.settings.provider)
     refuse_unpriced(request.settings, ctx.now())
     work = workdir(ctx.state_path, request.name)

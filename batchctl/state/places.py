@@ -14,7 +14,7 @@ def present_place(out: str, home: str, folder: Path) -> str:
         folder: the state file's folder now.
 
     Returns:
-        `out`, or the folder at the same place beside the moved state file, where that is there.
+        `out`, or the folder at the same place beside the moved state file, where that is there or `out` is not.
     """
     if "://" in out or not home or Path(home) == folder:
         return out
@@ -22,4 +22,4 @@ def present_place(out: str, home: str, folder: Path) -> str:
     if not Path(out).is_relative_to(project):
         return out
     moved = folder.parent / Path(out).relative_to(project)
-    return str(moved) if moved.exists() else out
+    return str(moved) if moved.exists() or not Path(out).exists() else out
