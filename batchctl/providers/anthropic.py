@@ -8,6 +8,7 @@ from contextlib import aclosing
 from datetime import datetime
 from enum import Enum
 from functools import partial
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -182,7 +183,8 @@ class AnthropicProvider:
         try:
             first = await newest(self._sdk, _LIST)
         except ProviderError as error:
-            if error.fault in (Fault.NOT_FOUND, Fault.PERMANENT):
+            # a gateway may allow creates and no lists; where the key is at fault, the create says so
+            if error.fault in (Fault.NOT_FOUND, Fault.PERMANENT) or error.status == HTTPStatus.FORBIDDEN:
                 return None
             raise
         return first.id if first else ""

@@ -56,6 +56,19 @@ async def test_an_older_batch_of_the_same_items_is_not_ours(bench: Bench, ended:
 
 
 @only_anthropic
+@pytest.mark.parametrize("status", [403, 404, 405])
+async def test_a_server_without_lists_has_no_fence(bench: Bench, status: int) -> None:
+    """That is no reason not to send; a list that is down for now is."""
+    bench.fault("*.batches.list", action="status", status=status)
+    assert await bench.provider.fence() is None
+    bench.fault("*.batches.list", action="status", status=503)
+    with pytest.raises(ProviderError):
+        await bench.provider.fence()
+    bench.sim.set_faults({})
+    assert await bench.provider.fence() == ""
+
+
+@only_anthropic
 async def test_an_older_batch_without_a_fence_is_in_doubt(bench: Bench) -> None:
     """The same ids prove nothing: it may be somebody's batch of the same items, or ours under a wrong clock."""
     others = await bench.submit(bench.submission(OTHER_PROMPTS, intent_at=datetime.now(UTC)))
