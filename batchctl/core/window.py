@@ -15,7 +15,29 @@ ROOM = 3.0  # deviations of what is in flight that the window has room for, lest
 FIRST_SIZE = 4  # while no limit is known: a key that is not valid costs so many calls
 ASKED_SIZE = 16  # the same where a person named an upper bound
 SMALL = 48  # up to here each answer makes room for one more call
+LOAD_EVERY = 0.1  # seconds between two looks at the load
+FULL = 0.8  # of a processor, from which this process is the bottleneck
 TRUST = 5_600  # answers after which it does so again; before, for the part of one that there were of these
+
+
+class Load:
+    """How busy this process keeps its processor: when it is the bottleneck, more calls in flight only wait here."""
+
+    def __init__(self) -> None:
+        self._at = self._cpu = 0.0
+        self.is_full = False
+
+    def look(self, now: float, cpu: float) -> None:
+        """Take a look; in quick succession they tell nothing.
+
+        Args:
+            now: seconds of any clock.
+            cpu: processor seconds this process has used.
+        """
+        passed = now - self._at
+        if passed >= LOAD_EVERY:
+            self.is_full = cpu - self._cpu > FULL * passed
+            self._at, self._cpu = now, cpu
 
 
 class Window:
@@ -33,6 +55,7 @@ class Window:
         self._plans = 0
         self._answers = 0
         self._unlimited = float(ASKED_SIZE if asked else FIRST_SIZE)
+        self._full = False
         self._new = 0  # answers that the means do not hold yet
         self._seconds = 0.0  # of those
         self._sums = [0.0] * len(RESOURCES)
@@ -43,8 +66,9 @@ class Window:
         means = self._means or [0.0] * len(RESOURCES)
         self._means = [mean + (amount - mean) / self._plans for mean, amount in zip(means, amounts, strict=True)]
 
-    def learn(self, amounts: Amounts, seconds: float) -> None:
-        """Take in what an answer used and how long it took."""
+    def learn(self, amounts: Amounts, seconds: float, *, full: bool = False) -> None:
+        """Take in what an answer used and how long it took; with `full` more in flight would bring no more a second."""
+        self._full = full
         self._new += 1
         self._seconds += seconds
         sums = self._sums
@@ -79,7 +103,8 @@ class Window:
             return
         self._answers += new
         quick = min(new, max(SMALL - self._unlimited, 0.0))
-        self._unlimited = min(self._unlimited + quick + (new - quick) * min(self._answers / TRUST, 1.0), self._most)
+        slow = 0.0 if self._full else (new - quick) * min(self._answers / TRUST, 1.0)
+        self._unlimited = min(self._unlimited + quick + slow, self._most)
         weight = min(new / min(self._answers + PRIOR, MEMORY), 1.0)
         self._latency += (self._seconds / new - self._latency) * weight
         weight = min(new / min(self._answers + min(self._plans, PLANS), MEMORY), 1.0)

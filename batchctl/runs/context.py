@@ -73,6 +73,7 @@ class Context:
         emit: where events go.
         now: wall clock, aware and in UTC.
         monotonic: seconds that only go forward, for how long something takes.
+        cpu: processor seconds this process has used.
         simulator: the simulator's address by provider, when it runs inside this process.
     """
 
@@ -81,5 +82,6 @@ class Context:
     stop: Stop = field(default_factory=Stop)
     now: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
+    cpu: Callable[[], float] = time.process_time
     random: random.Random = field(default_factory=random.Random)
     simulator: Mapping[str, str] = field(default_factory=dict)

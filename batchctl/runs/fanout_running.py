@@ -132,6 +132,7 @@ class _Lane:
             max_tokens=settings.max_tokens,
             most=min(settings.concurrency or MOST_IN_FLIGHT, max(most_open() - FILES_KEPT, 1)),
             asked=settings.concurrency is not None,
+            cpu=run.ctx.cpu,
             random=run.ctx.random,
         )
         self._recorder = Recorder(run, self._broke)

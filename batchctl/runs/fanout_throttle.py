@@ -9,7 +9,7 @@ from batchctl.core.adaptive import Budget, pause_after
 from batchctl.core.limiter import RESOURCES, Amounts, Limiter, Taken, TooLargeError
 from batchctl.core.model import Usage
 from batchctl.core.tokens import TokenRatio
-from batchctl.core.window import Window
+from batchctl.core.window import Load, Window
 from batchctl.providers.base import RateHeaders
 
 UNKNOWN_OUTPUT = 1_024  # output tokens planned for an answer while neither a limit nor an answer tells
@@ -30,6 +30,7 @@ class Throttle:
         max_tokens: most output tokens of an answer, None without a limit.
         most: most requests in flight.
         asked: a person named that number.
+        cpu: processor seconds this process has used.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Throttle:
         max_tokens: int | None,
         most: int,
         asked: bool,
+        cpu: Callable[[], float],
         random: Random,
     ) -> None:
         self._budget = Budget(limits, share)
@@ -51,6 +53,8 @@ class Throttle:
         self.limits = self._budget.limits()
         self._limiter = Limiter(self.limits)
         self._window = Window(most, asked=asked)
+        self._load = Load()
+        self._cpu = cpu
         self._most = most
         self._charge = charge
         self._random = random
@@ -125,8 +129,9 @@ class Throttle:
         else:
             amounts = taken.amounts
             self._limiter.lose(taken)
-        self._window.learn(amounts, seconds)
+        self._window.learn(amounts, seconds, full=self._load.is_full)
         if self._answers % RESIZE_EVERY == 0 or self._answers < ALWAYS_AT_FIRST:
+            self._load.look(now, self._cpu())
             self._ratio = self._input.value
             self._output_planned = round(self._output)
             self._resize()

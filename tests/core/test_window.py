@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from batchctl.core.limiter import Amounts
-from batchctl.core.window import ASKED_SIZE, FIRST_SIZE, Window
+from batchctl.core.window import ASKED_SIZE, FIRST_SIZE, FULL, LOAD_EVERY, SMALL, Load, Window
 
 
 def test_the_size_follows_budget_tokens_and_latency() -> None:
@@ -80,3 +80,27 @@ def test_the_upper_bound_holds(most: int, answers: list[tuple[int, float]], limi
     for tokens, seconds in answers:
         window.learn(Amounts(1, tokens), seconds)
         assert 1 <= window.size(limits) <= most
+
+
+def test_a_full_processor_is_no_reason_to_open() -> None:
+    """Where this process is the bottleneck more calls in flight would only wait in it, and a kill would repeat them."""
+    window = Window(most=200)
+    for _ in range(20_000):
+        window.learn(Amounts(tokens=10), 0.02, full=True)
+    assert window.size({}) == SMALL
+    for _ in range(2_000):
+        window.learn(Amounts(tokens=10), 0.02)
+    assert window.size({}) == 200
+
+
+def test_the_load_is_the_part_of_the_processor_used_lately() -> None:
+    """Looks in quick succession tell nothing, and what was long ago does not count."""
+    load = Load()
+    load.look(100.0, 50.0)
+    assert not load.is_full
+    load.look(100.0 + LOAD_EVERY / 2, 51.0)
+    assert not load.is_full
+    load.look(101.0, 50.0 + FULL + 0.01)
+    assert load.is_full
+    load.look(102.0, 50.0 + 2 * FULL)
+    assert not load.is_full

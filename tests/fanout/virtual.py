@@ -139,7 +139,7 @@ def planned(folder: Path, tokens: list[int], **settings: Any) -> Iterator[HeldRu
     items = folder / "items.jsonl"
     items.write_text("".join(f'{{"id": "i{number}", "text": "t"}}\n' for number in range(1, len(tokens) + 1)), "utf-8")
     events: list[Event] = []
-    ctx = Context(state_path=folder / "state.db", emit=events.append, random=random.Random(7))
+    ctx = Context(state_path=folder / "state.db", emit=events.append, random=random.Random(7), cpu=lambda: 0.0)
     options = Settings("anthropic", "/v1/messages", "claude-sonnet-4-5", prompt="{{ text }}", max_tokens=64, **settings)
     request = PlanRequest("r", (str(items),), options, str(folder / "out"))
     with Store.open(ctx.state_path) as store:
