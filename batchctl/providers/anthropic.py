@@ -18,6 +18,7 @@ from batchctl.core.errors import Fault, ProviderError, SystemicError
 from batchctl.core.fingerprint import key_hint
 from batchctl.core.ids import PREFIX
 from batchctl.core.words import counted
+from batchctl.providers.addresses import check_address
 from batchctl.providers.anthropic_format import ENVELOPE, LIMITS, AnthropicFormat, parse_error
 from batchctl.providers.base import (
     Absent,
@@ -104,12 +105,13 @@ class AnthropicProvider:
         api_key: None takes it from ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN.
 
     Raises:
-        InputError: there is no key.
+        InputError: there is no key, or the address is none that may be used.
     """
 
     name = "anthropic"
 
     def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
+        check_address(self.name, base_url)
         key = find_key(self.name, api_key)
         self._hint = partial(key_hint, key)
         self._errors = ErrorReader(self.name, parse_error, ANTHROPIC_MARKS, (key,))

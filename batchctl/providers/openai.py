@@ -14,6 +14,7 @@ from urllib.parse import quote
 from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.fingerprint import key_hint
 from batchctl.core.words import counted
+from batchctl.providers.addresses import check_address
 from batchctl.providers.base import (
     Absent,
     Account,
@@ -55,12 +56,13 @@ class OpenAIProvider:
         api_key: None takes it from OPENAI_API_KEY.
 
     Raises:
-        InputError: there is no key.
+        InputError: there is no key, or the address is none that may be used.
     """
 
     name = "openai"
 
     def __init__(self, *, base_url: str | None = None, api_key: str | None = None) -> None:
+        check_address(self.name, base_url)
         key = find_key(self.name, api_key)
         self._hint = partial(key_hint, key)
         self._expiry: Mapping[str, Any] | None = EXPIRY

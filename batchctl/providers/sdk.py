@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from batchctl.core.errors import InputError
 from batchctl.providers.decoding import decode
 from batchctl.providers.errors import Call, ErrorReader, SdkErrors, own_error
 from batchctl.providers.headers import server_time
@@ -71,19 +70,9 @@ class Sdk:
 
     @property
     def client(self) -> Any:
-        """The SDK's client, built at the first use.
-
-        Raises:
-            InputError: its base URL holds a user or a password.
-        """
+        """The SDK's client, built at the first use."""
         if self._client is None:
-            client = self._build()
-            if client.base_url.userinfo:
-                raise InputError(
-                    "the base URL holds a user or a password, which would be sent beside the key",
-                    hint="take them out; the key comes from its own variable",
-                )
-            self._client = client
+            self._client = self._build()
         return self._client
 
     async def aclose(self) -> None:

@@ -96,11 +96,9 @@ def test_a_full_processor_is_no_reason_to_open() -> None:
 def test_the_load_is_the_part_of_the_processor_used_lately() -> None:
     """Looks in quick succession tell nothing, and what was long ago does not count."""
     load = Load()
-    load.look(100.0, 50.0)
-    assert not load.is_full
-    load.look(100.0 + LOAD_EVERY / 2, 51.0)
-    assert not load.is_full
-    load.look(101.0, 50.0 + FULL + 0.01)
-    assert load.is_full
-    load.look(102.0, 50.0 + 2 * FULL)
-    assert not load.is_full
+    looks = [(100.0, 50.0), (100.0 + LOAD_EVERY / 2, 51.0), (101.0, 50.0 + FULL + 0.01), (102.0, 50.0 + 2 * FULL)]
+    found = []
+    for now, cpu in looks:
+        load.look(now, cpu)
+        found.append(load.is_full)
+    assert found == [False, False, True, False]
