@@ -15,8 +15,9 @@ ROOM = 3.0  # deviations of what is in flight that the window has room for, lest
 FIRST_SIZE = 4  # while no limit is known: a key that is not valid costs so many calls
 ASKED_SIZE = 16  # the same where a person named an upper bound
 SMALL = 48  # up to here each answer makes room for one more call
-LOAD_EVERY = 0.1  # seconds between two looks at the load
+LOAD_EVERY = 0.25  # seconds between two looks at the load
 FULL = 0.8  # of a processor, from which this process is the bottleneck
+CLOSING = 200  # answers in which the window then closes by two thirds of what it has more than it needs
 TRUST = 5_600  # answers after which it does so again; before, for the part of one that there were of these
 
 
@@ -103,7 +104,10 @@ class Window:
             return
         self._answers += new
         quick = min(new, max(SMALL - self._unlimited, 0.0))
-        slow = 0.0 if self._full else (new - quick) * min(self._answers / TRUST, 1.0)
+        if self._full:
+            slow = -max(self._unlimited - SMALL, 0.0) * min(new / CLOSING, 1.0)
+        else:
+            slow = (new - quick) * min(self._answers / TRUST, 1.0)
         self._unlimited = min(self._unlimited + quick + slow, self._most)
         weight = min(new / min(self._answers + PRIOR, MEMORY), 1.0)
         self._latency += (self._seconds / new - self._latency) * weight

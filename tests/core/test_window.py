@@ -91,6 +91,10 @@ def test_a_full_processor_is_no_reason_to_open() -> None:
     for _ in range(2_000):
         window.learn(Amounts(tokens=10), 0.02)
     assert window.size({}) == 200
+    for _ in range(2_000):
+        window.learn(Amounts(tokens=10), 0.02, full=True)
+        window.size({})
+    assert window.size({}) == SMALL
 
 
 def test_the_load_is_the_part_of_the_processor_used_lately() -> None:
