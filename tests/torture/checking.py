@@ -55,7 +55,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 def _files(schedule: Schedule, results: list[dict[str, Any]], errors: list[dict[str, Any]]) -> list[Problem]:
     """Each item once, in one of the two files."""
-    wanted = Counter(f"i{number}" for number in range(1, schedule.items + 1))
+    wanted = Counter(f"{schedule.prefix}{number}" for number in range(1, schedule.items + 1))
     seen = Counter(str(line["id"]) for line in results + errors)
     return [Problem("files", f"{item} stands {seen[item]} times") for item in wanted | seen if seen[item] != 1]
 
@@ -103,7 +103,7 @@ def _kept(folder: Path, ledger: list[dict[str, Any]], results: list[dict[str, An
         run = store.runs.get("r")
         assert run is not None
         known = {batch.batch_id for batch in store.batches.all(run.id)}
-        of_wire = {entry["custom_id"]: _item_of(store, run.id, entry["custom_id"]) for entry in ledger}
+        of_wire = {entry["custom_id"]: item_of(store, run.id, entry["custom_id"]) for entry in ledger}
     found = [
         Problem("lost result", f"{of_wire[entry['custom_id']]} was answered in {entry['batch_id']}")
         for entry in ledger
@@ -126,7 +126,8 @@ def _kept_of_calls(schedule: Schedule, ledger: list[dict[str, Any]], results: li
     return [Problem("lost result", f"{len(answered)} bodies were answered, {len(results)} results are there")]
 
 
-def _item_of(store: Store, run_id: int, custom_id: str) -> str | None:
+def item_of(store: Store, run_id: int, custom_id: str) -> str | None:
+    """The item behind a custom id."""
     from batchctl.core.ids import Generated, resolve
 
     row = store.runs.by_id(run_id)
@@ -143,7 +144,7 @@ def _answers(schedule: Schedule, results: list[dict[str, Any]]) -> list[Problem]
     odd = {rule["prompt_contains"] for rule in schedule.faults["items"] if rule["kind"] in ODD_KINDS}
     found = []
     for line in results:
-        text = f"text of item {line['id'][1:]}."
+        text = f"text of item {line['id'].removeprefix(schedule.prefix)}."
         if any(part in text for part in odd):
             continue
         if line["text"] != answer(f"Answer this: {text}"):
@@ -158,7 +159,7 @@ def _failures(schedule: Schedule, errors: list[dict[str, Any]]) -> list[Problem]
         Problem("failed too early", json.dumps(line))
         for line in errors
         if (line["attempts"] < MAX_ATTEMPTS if schedule.lane == "sync" else line["round"] < LAST_ROUND)
-        and not any(part in f"text of item {line['id'][1:]}." for part in final)
+        and not any(part in f"text of item {line['id'].removeprefix(schedule.prefix)}." for part in final)
     ]
 
 

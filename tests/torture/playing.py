@@ -21,7 +21,7 @@ from batchctl.core.model import BatchState, RunState
 from batchctl.simulator import SimulatorConfig
 from batchctl.state.rows import RunRow
 from batchctl.state.store import Store
-from tests.torture.checking import Problem, check
+from tests.torture.checking import Problem, check, item_of
 from tests.torture.processes import HUNG, KILLED, SimulatorProcess, command
 from tests.torture.schedules import Schedule, Step
 
@@ -84,7 +84,7 @@ class _Play:
         self._items = folder / "items.jsonl"
         self._items.write_text(
             "".join(
-                json.dumps({"id": f"i{number}", "text": f"text of item {number}."}) + "\n"
+                json.dumps({"id": f"{schedule.prefix}{number}", "text": f"text of item {number}."}) + "\n"
                 for number in range(1, schedule.items + 1)
             ),
             "utf-8",
@@ -259,14 +259,12 @@ class _Play:
             assert run is not None
             unknown = store.batches.in_state(run.id, BatchState.UNKNOWN)
             known = {batch.batch_id for batch in store.batches.all(run.id)}
-            members = {b.number: [m.id for m in store.items.members(run.id, b.number)] for b in unknown}
+            members = {b.number: {m.id for m in store.items.members(run.id, b.number)} for b in unknown}
+            items = {batch_id: {item_of(store, run.id, id_) for id_ in ids} for batch_id, ids in sent.items()}
         for batch in unknown:
             self._played.counts["unknown creates"] += 1
-            wanted = set(members[batch.number])
             found = [
-                batch_id
-                for batch_id, ids in sent.items()
-                if batch_id not in known and (ids == wanted or any(f"-{batch.number:x}-" in i for i in ids))
+                batch_id for batch_id, ids in items.items() if batch_id not in known and ids == members[batch.number]
             ]
             chosen = [found[0], "--batch", str(batch.number)] if found else ["--absent", str(batch.number)]
             self._by_hand(["adopt", "r", *chosen])
@@ -298,7 +296,7 @@ class _Play:
             return
         self._played.counts["rivals"] += 1
         size = int(self._schedule.options[1])
-        ids = [f"i{number}" for number in range(1, self._schedule.items + 1)]
+        ids = [f"i{number}" for number in range(1, self._schedule.items + 1)]  # ours, where a provider takes them
         for start in range(0, len(ids), size):
             self._create({id_: f"something else about {id_}" for id_ in ids[start : start + size]})
         self._others = {entry["batch_id"] for entry in self._simulator.ledger()}

@@ -15,6 +15,8 @@ DAY = 86_400.0
 LAST_ROUND = 2
 CONCURRENCY = 3  # calls in flight in the sync lane, which are all that a kill may cost
 
+PREFIXES = ("bctl-", "bctl-00000000-", "a longer id than any provider takes, of more than 64 characters, ", "ü ")
+
 FINAL_KINDS = ("invalid_request", "context_too_long")
 PASSING_KINDS = ("api_error", "overloaded", "rate_limit", "status_0", "expired", "missing")
 ODD_KINDS = ("refusal", "truncated", "null_content", "empty", "not_json", "line_separators")
@@ -63,6 +65,7 @@ class Schedule:
         strangers: batches of equal size that somebody else sends in the same account, by step.
         rival: one more such batch before the first step, of the very same items under another prompt, as a second state
             file sends it.
+        prefix: of the items' ids, before their number; some are none that a provider takes.
         link: every other command, and the second of two at once, names the state file by a symbolic link.
         wal: false where the file system knows no shared memory, so that the database keeps a rollback journal.
     """
@@ -80,6 +83,7 @@ class Schedule:
     wal: bool = True
     rival: bool = False
     link: bool = False
+    prefix: str = "i"
 
     def describe(self) -> str:
         """The schedule as a person reads it."""
@@ -87,6 +91,7 @@ class Schedule:
         lines.append(f"  {' '.join(self.options)} {self.limits}{'' if self.wal else ' without WAL'}")
         lines += [f"  fault {section}: {rule}" for section, rules in self.faults.items() for rule in rules]
         lines += ["  a rival's batch of the same items before all"] * self.rival
+        lines += [f"  ids begin with {self.prefix!r}"] * (self.prefix != "i")
         lines += ["  by a link to the state file, too"] * self.link
         lines += [f"  stranger before step {number}" for number in self.strangers]
         lines += [f"  {number}. {step}" for number, step in enumerate(self.steps)]
@@ -100,7 +105,7 @@ class Schedule:
             for number in range(len(rules)):
                 kept = rules[:number] + rules[number + 1 :]
                 yield replace(self, faults={**self.faults, section: kept})
-        for calm in ({"strangers": ()}, {"rival": False}, {"link": False}, {"wal": True}):
+        for calm in ({"strangers": ()}, {"rival": False}, {"link": False}, {"wal": True}, {"prefix": "i"}):
             less = replace(self, **calm)
             if less != self:
                 yield less
@@ -121,7 +126,11 @@ def make_schedule(seed: int) -> Schedule:
     schedule = _batch_schedule(seed, chance)
     calls = [*schedule.faults["calls"], *odd_shapes(chance, schedule.provider)]
     return replace(
-        schedule, faults={**schedule.faults, "calls": calls}, rival=chance.random() < 0.25, link=chance.random() < 0.1
+        schedule,
+        faults={**schedule.faults, "calls": calls},
+        rival=chance.random() < 0.25,
+        link=chance.random() < 0.1,
+        prefix=chance.choice(PREFIXES) if chance.random() < 0.3 else "i",
     )
 
 
