@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from batchctl.core.errors import BatchctlError
 from batchctl.core.ids import Generated, Own, key_batch, resolve
@@ -31,6 +30,7 @@ class Stray:
         batch: the unsent batch of the state file that holds exactly these items.
         entry: the sending that the state file does not know, where this is its batch.
         certain: false where it may be somebody else's batch of the same items as well.
+        proven: its key or ids are of this run's making.
     """
 
     listed: Listed
@@ -38,6 +38,7 @@ class Stray:
     batch: BatchRow | None
     entry: Sent | None = None
     certain: bool = True
+    proven: bool = True
 
     @property
     def free(self) -> bool:
@@ -51,7 +52,7 @@ async def check_lists(run: HeldRun, *, repair: bool) -> list[Finding]:
     try:
         listed = [batch async for batch in run.provider.listed(run.row.created_at)]
         lost = lost_entries(run)
-        strays = _unrivaled([stray async for stray in _strays(run, listed, lost)])
+        strays = _sorted_out([stray async for stray in _strays(run, listed, lost)], lost)
         found = [_stray(run, stray, repair=repair) for stray in strays]
         doubtful = {stray.listed.created.batch_id for stray in strays if not stray.certain}
         found += [_lost(run, entry, listed, doubtful, repair=repair) for entry in lost]
@@ -78,7 +79,8 @@ async def _strays(run: HeldRun, listed: list[Listed], lost: list[Sent]) -> Async
             continue
         unsent, entry = _unsent_of(run, seqs) or _by_key(run, batch), _entry_of(batch, len(seqs), lost)
         certain: bool | None = True
-        if batch.key is None and not made:
+        proven = batch.key is not None or made
+        if not proven:
             sending = entry if unsent is None else older.get(unsent.number, entry)
             certain = _is_later(listed, place, unsent, sending)
         if certain is None:
@@ -88,16 +90,29 @@ async def _strays(run: HeldRun, listed: list[Listed], lost: list[Sent]) -> Async
             continue  # its items have their outcome, so nothing needs it
         if entry is not None and certain:
             lost.remove(entry)
-        yield Stray(batch, rows, unsent, entry, certain)
+        yield Stray(batch, rows, unsent, entry, certain, proven)
 
 
-def _unrivaled(strays: list[Stray]) -> list[Stray]:
-    """Two strays for one unsent batch are both in doubt."""
-    numbers = Counter(stray.batch.number for stray in strays if stray.batch is not None)
-    return [
-        replace(stray, certain=False) if stray.batch is not None and numbers[stray.batch.number] > 1 else stray
-        for stray in strays
-    ]
+def _sorted_out(strays: list[Stray], lost: list[Sent]) -> list[Stray]:
+    """Strays (newest first) of which at most one is for any unsent batch: the oldest, which the state file may know.
+
+    Newer ones of the same items are lost sendings; where no such sending is known, and the ids are the items' own, any
+    of them may be somebody else's.
+    """
+    groups: dict[int, list[Stray]] = {}
+    for stray in strays:
+        if stray.batch is not None:
+            groups.setdefault(stray.batch.number, []).append(stray)
+    for *newer, oldest in groups.values():
+        ours = all(stray.proven or stray.entry for stray in newer)
+        for stray in newer if ours else ():
+            stray.batch = None
+        for stray in [oldest] if ours else [*newer, oldest]:
+            if newer and stray.entry is not None:
+                lost.append(stray.entry)
+                stray.entry = None
+            stray.certain = stray.certain and ours
+    return strays
 
 
 def _is_later(listed: list[Listed], place: int, unsent: BatchRow | None, sending: Sent | None) -> bool | None:

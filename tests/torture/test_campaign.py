@@ -73,6 +73,15 @@ FOUND = {
         70205, "openai", 28, ("--concurrency", "3", "--timeout", "5s"), FLOWING, NO_FAULTS,
         (Step("fanout", blow=Blow("fsync", 9, "full")),), limits={"latency_seconds": 3000.0}, lane="sync",
     ),
+    "an item's two batches under an older copy": Schedule(
+        920329, "anthropic", 1, ("--max-requests", "1", "--deadline", "3h"), FLOWING,
+        {**NO_FAULTS, "batches": [{"nth": 1, "stuck": True, "cancel_seconds": 300}]},
+        (Step("run", blow=Blow("any", 13, "after")), Step("copy"), Step("wait"), Step("restore")),
+    ),
+    "a rival's batch of the same items, taken in by doctor": Schedule(
+        900019, "anthropic", 1, ("--max-requests", "1"), FLOWING, NO_FAULTS,
+        (Step("submit", blow=Blow("any", 13, "after")), Step("doctor")), rival=True,
+    ),
 }  # fmt: skip
 
 
