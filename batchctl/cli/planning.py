@@ -11,6 +11,7 @@ from batchctl.cli.text import safe, table
 from batchctl.core.errors import InputError
 from batchctl.core.prices import MONEY_PLACES
 from batchctl.core.words import counted
+from batchctl.runs.building import NO_FIELD, uses_no_field
 from batchctl.runs.costs import CostRange, cost_range
 from batchctl.runs.cutting import Cut
 from batchctl.runs.planning import PlanRequest
@@ -43,7 +44,10 @@ def show_plan(request: PlanRequest, cut: Cut, *, as_json: bool) -> None:
         if rows:
             click.echo(table(("batch", "requests", "bytes", "tokens", "model"), rows))
         click.echo(f"{counted(cut.items, 'item')}, {cut.size:,} bytes, about {cut.tokens:,} input tokens")
-        click.echo(cost.text() if cost else "cost unknown: no price for this model")
+        if cut.items:
+            click.echo(cost.text() if cost else "cost unknown: no price for this model")
+        if uses_no_field(request.settings):
+            click.echo(NO_FIELD)
         for problem in cut.problems:
             click.echo(f"problem: {safe(str(problem))}")
     if cut.bad and not request.settings.skip_bad:

@@ -95,7 +95,9 @@ def accept(ctx: click.Context, run: str) -> None:
     """Close a run as complete with exceptions: what has no answer gets its last error as its final line."""
     from batchctl.runs import verbs
 
-    work(state_options(ctx), lambda c: verbs.accept(c, run))
+    options = state_options(ctx)
+    runs_of(options["state"], (run,))  # names what is not there, and makes nothing
+    work(options, lambda c: verbs.accept(c, run))
 
 
 @click.command()

@@ -20,6 +20,7 @@ from batchctl.runs.settings import Settings
 
 PROMPT_SLOT = "\x02batchctl prompt\x03"
 SYSTEM_SLOT = "\x02batchctl system\x03"
+NO_FIELD = "the prompt uses no field of the items, so every request is the same: a field is written {{ name }}"
 
 
 class ItemProblemError(ValueError):
@@ -91,6 +92,14 @@ def make_builder(settings: Settings, form: RequestFormat) -> Builder:
     if settings.schema is not None:
         ReplyCheck(dict(settings.schema))  # a schema that cannot be used is refused before anything is bought
     return _FinishedRequests(settings, form) if settings.requests else _Rendered(settings, form)
+
+
+def uses_no_field(settings: Settings) -> bool:
+    """Whether no item changes its prompt, which is seldom meant."""
+    texts = [text for text in (settings.prompt, settings.system) if text is not None]
+    return bool(texts) and not any(
+        Template.compile(text, name="--prompt", constants=settings.variables).names for text in texts
+    )
 
 
 def _item_id(settings: Settings, fields: Mapping[str, Any], seq: int) -> str:

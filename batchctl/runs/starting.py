@@ -17,6 +17,7 @@ from batchctl.files.readers import digest
 from batchctl.providers.addresses import check_address
 from batchctl.providers.keys import find_key
 from batchctl.runs.budget import refuse_unpriced
+from batchctl.runs.building import NO_FIELD, uses_no_field
 from batchctl.runs.context import Context
 from batchctl.runs.cutting import Cut
 from batchctl.runs.held import HeldRun, hold_locked
@@ -114,15 +115,35 @@ def _refuse_shared_folder(ctx: Context, request: PlanRequest, open_store: Callab
 
 
 def _announce(run: HeldRun, cut: Cut) -> None:
+    """Say what was planned, and what about it is seldom meant."""
     batches = f" in {counted(len(cut.batches), 'batch')}" if cut.batches else ""
     items = f"{counted(cut.items, 'item')}{batches}, {cut.size:,} bytes, about {cut.tokens:,} input tokens"
     data: dict[str, Any] = {"items": cut.items, "batches": len(cut.batches), "bytes": cut.size, "tokens": cut.tokens}
     run.emit("run.planned", f"run {run.name}: {items}", data=data)
+    if uses_no_field(run.settings):
+        run.emit("run.same_requests", NO_FIELD, level=Level.WARNING)
+    if twin := _twin(run):
+        text = f"run {twin} asks the same of the same input already: what both send is paid twice"
+        run.emit("run.repeated", text, level=Level.WARNING)
     for problem in cut.problems:
         run.emit("item.refused", f"not sent: {problem}", level=Level.WARNING)
     if cut.repaired:
         text = f"{counted(cut.repaired, 'item')} held broken Unicode (lone surrogates), replaced by U+FFFD"
         run.emit("item.repaired", text, level=Level.WARNING)
+
+
+def _twin(run: HeldRun) -> str | None:
+    """Another run with these settings and this input."""
+    digests = [source.get("sha256") for source in run.row.inputs]
+    same = (
+        other.name
+        for other in run.store.runs.all()
+        if other.id != run.id
+        and (other.open or other.succeeded)
+        and other.fingerprint == run.row.fingerprint
+        and [source.get("sha256") for source in other.inputs] == digests
+    )
+    return next(same, None) if digests else None
 
 
 def _refuse_difference(row: RunRow, request: PlanRequest, *, streams: bool) -> None:

@@ -243,3 +243,43 @@ def test_an_address_with_a_secret_is_refused_first(
     assert "OPENAI_BASE_URL" in by_variable.err
     assert "hunter2" not in given.err + by_variable.err
     assert set(desk.folder.rglob("*")) == made
+
+
+def test_a_prompt_without_a_field_is_pointed_out(make_desk: MakeDesk) -> None:
+    """Single braces are plain text, and thousands of equal requests are seldom meant; a system prompt may differ."""
+    desk = make_desk()
+    items = desk.items(2)
+    prompt = desk.folder / "plain.txt"
+    prompt.write_text("Ticket: {text}", "utf-8")
+    arguments = (items, "--provider", "anthropic", "--model", "claude-sonnet-4-5", "--prompt", str(prompt))
+    assert "every request is the same" in desk("plan", *arguments).out
+    assert "every request is the same" not in desk("plan", *arguments, "--system", desk.prompt).out
+    said = desk("submit", *arguments, "--name", "r", "--out", str(desk.folder / "out")).err
+    assert "every request is the same" in said
+
+
+def test_the_same_question_under_another_name_is_pointed_out(make_desk: MakeDesk) -> None:
+    """A nightly name finds last night's file again: it is sent, but not in silence."""
+    desk = make_desk()
+    items = desk.items(2)
+    assert "paid twice" not in desk.start("submit", items).err
+    assert "paid twice" not in desk.start("submit", items).err
+    again = ("--out", str(desk.folder / "again"))
+    assert "run r asks the same of the same input already" in desk.start("submit", items, *again, name="r2").err
+    other = ("--max-tokens", "9", "--out", str(desk.folder / "other"))
+    assert "paid twice" not in desk.start("submit", items, *other, name="r3").err
+
+
+def test_a_plan_of_nothing_has_no_cost(make_desk: MakeDesk) -> None:
+    """Where no record can be sent the model is not the reason."""
+    desk = make_desk()
+    items = desk.items([{"text": "no id"}])
+    arguments = (items, "--provider", "anthropic", "--model", "claude-sonnet-4-5", "--prompt", desk.prompt)
+    assert "cost" not in desk("plan", *arguments, code=2).out
+
+
+def test_accepting_makes_nothing(make_desk: MakeDesk) -> None:
+    """A run that is nowhere leaves no state file behind."""
+    desk = make_desk()
+    assert "no state file" in desk("accept", "x", code=2).err
+    assert not list(desk.folder.iterdir())
