@@ -110,6 +110,22 @@ def test_a_foreign_line_is_named_and_put_aside(make_desk: MakeDesk) -> None:
     desk.balanced()
 
 
+def test_a_foreign_line_at_the_end_of_an_open_run_is_put_aside(make_desk: MakeDesk) -> None:
+    """What somebody appended stops the run, by name; repaired, the run goes on and every item has one line."""
+    desk = make_desk()
+    desk.start("submit", desk.items(4), "--max-requests", "2", "--max-queued-requests", "2")
+    desk.simulator.advance(LATER)
+    desk("poll")
+    with (desk.folder / "out" / "results.jsonl").open("ab") as file:
+        file.write(b'{"id":"zz"}\n')
+    desk.simulator.advance(LATER)
+    assert "a line for item 'zz' does not belong there" in desk("poll", code=1).err
+    assert "line 3: belongs to no item there" in desk("doctor", "--repair").out
+    assert desk("doctor").out == ""
+    pass_until_quiet(desk)
+    assert desk.balanced()["counts"]["succeeded"] == 4
+
+
 def test_answers_that_are_gone_everywhere_stay_named(make_desk: MakeDesk) -> None:
     """Past the provider's retention nothing is invented and nothing is sent again; the rest goes on."""
     desk = done(make_desk())
