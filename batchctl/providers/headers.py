@@ -76,7 +76,7 @@ def _count(text: str | None) -> int | None:
     if text.isdecimal() and len(text) <= _DIGITS:
         return int(text)
     number = _number(text)
-    return None if number is None else int(number)
+    return int(number) if number is not None and number < 10**_DIGITS else None
 
 
 def _http_date(text: str | None) -> datetime | None:

@@ -76,6 +76,8 @@ def test_openai_limits() -> None:
         "x-ratelimit-remaining-tokens": "junk",
     }
     assert openai_rates(headers) == RateHeaders(100, 99, 3000)
+    headers["x-ratelimit-limit-requests"] = "1e99"  # no account has that, and no advice may name it
+    assert openai_rates(headers) == RateHeaders(None, 99, 3000)
 
 
 @pytest.mark.parametrize(
