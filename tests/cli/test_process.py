@@ -64,14 +64,18 @@ def test_a_signal_saves_and_says_how_to_go_on(make_desk: MakeDesk, number: int, 
     assert desk.balanced()["counts"]["succeeded"] == 5
 
 
+def holds(process: subprocess.Popen[Any], lock: Path) -> bool:
+    """Whether a process has a lock, by what it wrote there: taking the lock to see would now and then refuse it."""
+    return f'"pid":{process.pid},' in lock.read_text()
+
+
 def test_a_second_poll_exits_5_at_once(make_desk: MakeDesk) -> None:
     """Two polls at once: the second leaves the run alone (field reports 176, 177)."""
     desk = make_desk()
     desk.start("submit", desk.items(3))
     process = subprocess.Popen(command(desk, "poll", "--wait"), stderr=subprocess.DEVNULL)
     lock = desk.folder / "state" / "r" / "lock"
-    holder = f'"pid":{process.pid},'  # looking by taking the lock would now and then refuse the poll
-    until(lambda: holder in lock.read_text(), "the first poll holds the run")
+    until(lambda: holds(process, lock), "the first poll holds the run")
     assert "held" in desk("poll", code=5).err
     assert "held" in desk("poll", "r", code=5).err
     desk.simulator.advance(3600)
@@ -166,7 +170,7 @@ def test_an_interrupted_wait_names_every_run(make_desk: MakeDesk) -> None:
     desk.start("submit", desk.items(2))
     desk.start("submit", desk.items(2, "b.jsonl"), "--out", str(desk.folder / "b"), name="b")
     process = subprocess.Popen(command(desk, "poll", "--wait"), stderr=subprocess.PIPE, text=True)
-    until(lambda: held(desk.folder / "state" / "b" / "lock"), "the wait holds both runs")
+    until(lambda: holds(process, desk.folder / "state" / "b" / "lock"), "the wait holds both runs")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
