@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from batchctl.core.errors import HeldError
 from batchctl.files.lock import RunLock
 from tests.cli.passes import LATER, pass_until_quiet
 from tests.cli.test_process import command as command_line
-from tests.cli.test_process import held, start_arguments, until
+from tests.cli.test_process import holds, start_arguments, until
 from tests.conftest import MODELS, Desk
 from tests.torture.blows import Blow
 from tests.torture.processes import KILLED, command, preload
@@ -158,7 +159,7 @@ def test_a_killed_holder_holds_nothing(make_desk: MakeDesk) -> None:
     desk.start("submit", desk.items(2))
     process = subprocess.Popen(command_line(desk, "poll", "--wait"), stderr=subprocess.DEVNULL)
     lock = desk.folder / "state" / "r" / "lock"
-    until(lambda: held(lock), "the poll holds the run")
+    until(lambda: holds(process, lock), "the poll holds the run")
     process.kill()
     process.wait(timeout=30)
     desk.simulator.advance(LATER)
@@ -260,9 +261,17 @@ def test_killed_at_every_step_of_a_submit_and_a_poll(make_desk: MakeDesk, provid
 
 def test_a_thread_of_the_same_process_is_refused_too(tmp_path: Path) -> None:
     """The lock is of the file, not of the process."""
-    refused: list[bool] = []
+    refused: list[HeldError] = []
+
+    def enter() -> None:
+        try:
+            with RunLock(tmp_path / "lock"):
+                pass
+        except HeldError as error:
+            refused.append(error)
+
     with RunLock(tmp_path / "lock"):
-        thread = threading.Thread(target=lambda: refused.append(held(tmp_path / "lock")))
+        thread = threading.Thread(target=enter)
         thread.start()
         thread.join()
-    assert refused == [True]
+    assert len(refused) == 1
