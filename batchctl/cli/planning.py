@@ -16,6 +16,8 @@ from batchctl.runs.costs import CostRange, cost_range
 from batchctl.runs.cutting import Cut
 from batchctl.runs.planning import PlanRequest
 
+UNPRICED = "cost unknown: no price is known for this model; is its name right?"
+
 
 def show_plan(request: PlanRequest, cut: Cut, *, as_json: bool) -> None:
     """Print what submit would do.
@@ -45,7 +47,9 @@ def show_plan(request: PlanRequest, cut: Cut, *, as_json: bool) -> None:
             click.echo(table(("batch", "requests", "bytes", "tokens", "model"), rows))
         click.echo(f"{counted(cut.items, 'item')}, {cut.size:,} bytes, about {cut.tokens:,} input tokens")
         if cut.items:
-            click.echo(cost.text() if cost else "cost unknown: no price for this model")
+            click.echo(cost.text() if cost else UNPRICED)
+            if over := _over_the_cap(request.settings.max_cost, cost):
+                click.echo(over)
         if uses_no_field(request.settings):
             click.echo(NO_FIELD)
         for problem in cut.problems:
@@ -55,6 +59,13 @@ def show_plan(request: PlanRequest, cut: Cut, *, as_json: bool) -> None:
             f"submit would refuse this input: {counted(cut.bad, 'bad record')}",
             hint="correct them, or give --skip-bad to send the rest",
         )
+
+
+def _over_the_cap(cap: float | None, cost: CostRange | None) -> str | None:
+    """What --max-cost would do to this plan, where it may do something."""
+    if cap is None or cost is None or cost.high is None or cost.high <= cap:
+        return None
+    return f"that may be over --max-cost ${cap:,.2f}: a batch that could take the run over it would not be sent"
 
 
 def _rounded(cost: CostRange) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from batchctl.cli.env import option, state_options
+from batchctl.cli.spreadsheet import csv_chunks
 from batchctl.cli.text import commands_for, error_table, json_safe, safe, table, table_lines
 from batchctl.core.durations import format_duration
 from batchctl.core.model import ItemState, Outcome
@@ -183,11 +184,14 @@ def items(ctx: click.Context, run: str, state: str | None, outcome: str | None, 
 @click.command()
 @RUN
 @option("--ordered", is_flag=True, help="In the order of the input.")
+@option("--csv", "as_csv", is_flag=True, help="As CSV: id, answer, and a column for each property of --schema.")
 @JSON
 @click.pass_context
-def results(ctx: click.Context, run: str, *, ordered: bool, as_json: bool) -> None:  # noqa: ARG001  # always JSON
+def results(ctx: click.Context, run: str, *, ordered: bool, as_csv: bool, as_json: bool) -> None:
     """The lines of results.jsonl, as JSON lines."""
-    _pour(ctx, run, "results.jsonl", ordered=ordered)
+    if as_csv and as_json:
+        raise click.UsageError("--csv and --json are two forms: give one")
+    _pour(ctx, run, "results.jsonl", ordered=ordered, as_csv=as_csv)
 
 
 @click.command()
@@ -209,13 +213,17 @@ def errors(ctx: click.Context, run: str, *, ordered: bool, summary: bool, as_jso
         click.echo(error_table(groups) if groups else f"run {run} has no errors", err=not groups)
 
 
-def _pour(ctx: click.Context, run: str, name: str, *, ordered: bool) -> None:
+def _pour(ctx: click.Context, run: str, name: str, *, ordered: bool, as_csv: bool = False) -> None:
     with _open(ctx) as store:
         row = reading.run_named(store, run)
         state: Path = store.path
         chunks: Iterator[bytes] = (
             reading.ordered_lines(state, store, row, name) if ordered else reading.result_lines(state, row, name)
         )
+        if as_csv:
+            for text in csv_chunks(chunks, row.settings.get("schema")):
+                click.echo(safe(text) if sys.stdout.isatty() else text, nl=False)
+            return
         if sys.stdout.isatty():
             for text in codecs.iterdecode(chunks, "utf-8", "replace"):
                 click.echo(json_safe(text), nl=False)

@@ -92,13 +92,13 @@ def run(ctx: click.Context, /, items: tuple[str, ...], **given: Any) -> None:
 
 @click.command()
 @ITEMS
-@with_options(INPUT_OPTIONS, BATCH_OPTIONS)
+@with_options(INPUT_OPTIONS, RUN_OPTIONS, BATCH_OPTIONS)
 @option("--json", "as_json", is_flag=True, help="One JSON line.")
-def plan(items: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
+@click.pass_context
+def plan(ctx: click.Context, /, items: tuple[str, ...], *, as_json: bool, **given: Any) -> None:
     """Say what submit would do: batches, bytes, tokens, cost, problems by line. Sends and creates nothing."""
     from batchctl.cli.planning import show_plan
     from batchctl.runs.planning import survey
 
-    _refuse_twice(items)
-    request = PlanRequest("plan", items, settings_from(given), out="", format=given["input_format"])
+    request = plan_request(state_options(ctx), items, given)
     show_plan(request, survey(request), as_json=as_json)

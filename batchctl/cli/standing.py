@@ -84,7 +84,8 @@ def standing(row: RunRow, batches: Sequence[BatchRow], now: datetime) -> str:
         return f"run {row.name} is {row.state}: {row.succeeded:,} succeeded, {row.failed:,} failed of {row.planned:,}"
     if row.state is RunState.STOPPED:
         needs = (row.needs or "").rstrip(".")
-        return f"run {row.name} is stopped: {needs}; the same submit command goes on ({counts})"
+        way = "resubmit" if batches else "fanout --run"
+        return f"run {row.name} is stopped: {needs}; `batchctl {way} {row.name}` goes on ({counts})"
     states = [(sum(batch.state is state for batch in batches), words) for state, words in _SHOWN.items()]
     shown = ", ".join(f"{counted(count, 'batch')} {words}" for count, words in states if count) or "no batch is open"
     canceled = " is canceled" if row.state is RunState.CANCELED else ""

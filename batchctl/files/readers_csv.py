@@ -84,11 +84,18 @@ class CsvReader:
             elif not row or (len(row) == 1 and not row[0].strip() and header != row and len(header or "ab") > 1):
                 continue  # a blank line
             elif header is None:
-                header = self._checked(row, start)
+                header = self._checked(self._split_again(row), start)
             elif len(row) != len(header):
                 yield BadRecord(start, _wrong_width(len(row), len(header)))
             else:
                 yield Record(start, None, dict(zip(header, row, strict=True)))
+
+    def _split_again(self, header: list[str]) -> list[str]:
+        """The header of a file with semicolons, as spreadsheets write it where the comma is the decimal sign."""
+        if len(header) > 1 or ";" not in header[0]:
+            return header
+        self._rows = csv.reader(self._lines, delimiter=";", strict=True)
+        return next(csv.reader(header, delimiter=";"))
 
     def _checked(self, header: list[str], line: int) -> list[str]:
         twice = [name for name, count in Counter(header).items() if count > 1]
@@ -112,6 +119,8 @@ def _explained(error: csv.Error) -> str:
     text = str(error)
     if "unexpected end of data" in text:
         return "a quote is opened and never closed"
+    if "expected after" in text:
+        return f"{text}: are the cells separated by something else?"
     if "field larger than" in text:
         return f"{text}: is a quote opened and never closed?"
     if "new-line character" in text:

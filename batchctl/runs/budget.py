@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 
 from batchctl.core.errors import InputError, SystemicError
-from batchctl.core.model import MAY_ANSWER, Lane, Usage
+from batchctl.core.model import MAY_ANSWER, Lane
 from batchctl.core.prices import Rates
+from batchctl.runs.costs import cost_at_most
 from batchctl.runs.held import HeldRun
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import BatchRow
 
-ESTIMATE_MARGIN = 1.3  # token estimates are rough; a cap must hold all the same
 ASSUMED_OUTPUT = 4096  # output tokens of an answer where no limit is set
 
 
@@ -74,5 +74,4 @@ def highest_cost(run: HeldRun, tokens: int, lane: Lane) -> float:
             f"no price is known for {run.settings.model or 'finished requests'}, so --max-cost cannot be kept",
             hint="leave --max-cost out",
         )
-    output = run.settings.max_tokens or ASSUMED_OUTPUT
-    return rates.cost(Usage(input_tokens=round(ESTIMATE_MARGIN * tokens), output_tokens=output))
+    return cost_at_most(rates, tokens, run.settings.max_tokens or ASSUMED_OUTPUT)

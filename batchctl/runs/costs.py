@@ -10,6 +10,17 @@ from batchctl.runs.context import utc_now
 from batchctl.runs.cutting import Cut
 from batchctl.runs.settings import Settings
 
+ESTIMATE_MARGIN = 1.3  # token estimates are rough; a cap must hold all the same
+
+
+def cost_at_most(rates: Rates, tokens: int, max_tokens: int) -> float:
+    """Dollars of one request whose answer is as long as it may be.
+
+    Args:
+        tokens: its estimated input.
+    """
+    return rates.cost(Usage(input_tokens=round(ESTIMATE_MARGIN * tokens), output_tokens=max_tokens))
+
 
 @dataclass(frozen=True, slots=True)
 class CostRange:
@@ -38,5 +49,6 @@ def cost_range(settings: Settings, cut: Cut) -> CostRange | None:
     low = cut.items * rates.cost(Usage(input_tokens=mean_input, output_tokens=1))
     high = None
     if settings.max_tokens is not None:
-        high = cut.items * rates.cost(Usage(input_tokens=mean_input, output_tokens=settings.max_tokens))
+        each = [(batch.requests, batch.tokens // batch.requests) for batch in cut.batches]
+        high = sum(requests * cost_at_most(rates, tokens, settings.max_tokens) for requests, tokens in each)
     return CostRange(low, high, rates.source, rates.batch_price_known)

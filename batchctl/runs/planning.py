@@ -11,15 +11,16 @@ from typing import Self
 
 from batchctl.core.errors import InputError
 from batchctl.core.model import Outcome, RunState
-from batchctl.files.names import workdir
+from batchctl.files.names import check_run_name, workdir
 from batchctl.files.outputs import OutputFolder
 from batchctl.files.readers import Source, open_source
 from batchctl.files.results import error_line
 from batchctl.files.spool import SpoolWriter
 from batchctl.providers import registry
 from batchctl.providers.addresses import check_address
+from batchctl.runs.budget import refuse_unpriced
 from batchctl.runs.building import make_builder
-from batchctl.runs.context import Context
+from batchctl.runs.context import Context, utc_now
 from batchctl.runs.cutting import Cut, Cutter
 from batchctl.runs.held import id_room, limits_for, wire_ids
 from batchctl.runs.problems import LINES_NAMED, Problem, bad_input
@@ -128,7 +129,9 @@ class _RunSink:
 
 def survey(request: PlanRequest) -> Cut:
     """Read the whole input and say what would be sent; sends, stores and creates nothing."""
+    check_run_name(request.name)
     check_address(request.settings.provider, request.settings.base_url)
+    refuse_unpriced(request.settings, utc_now())
     form = registry.request_format(request.settings.provider)
     limits = limits_for(form, request.settings)
     cutter = Cutter(

@@ -38,7 +38,9 @@ class Problem:
         if not self.fields:
             return ""
         more = f" and {len(self.fields) - FIELDS_NAMED} more" if len(self.fields) > FIELDS_NAMED else ""
-        return f"; its fields: {', '.join(name[:60] for name in self.fields[:FIELDS_NAMED])}{more}"
+        odd = next((name for name in self.fields if not name.isidentifier() and '"' not in name), None)
+        how = f'; in a prompt {{{{ item["{odd[:60]}"] }}}}' if odd else ""
+        return f"; its fields: {', '.join(name[:60] for name in self.fields[:FIELDS_NAMED])}{more}{how}"
 
 
 @dataclass(slots=True)

@@ -120,6 +120,9 @@ def _announce(run: HeldRun, cut: Cut) -> None:
     items = f"{counted(cut.items, 'item')}{batches}, {cut.size:,} bytes, about {cut.tokens:,} input tokens"
     data: dict[str, Any] = {"items": cut.items, "batches": len(cut.batches), "bytes": cut.size, "tokens": cut.tokens}
     run.emit("run.planned", f"run {run.name}: {items}", data=data)
+    if run.settings.model and run.rates(run.settings.model, batch=True) is None:
+        text = f"no price is known for {run.settings.model}, so costs are not counted; is its name right?"
+        run.emit("run.unpriced", text, level=Level.WARNING)
     if uses_no_field(run.settings):
         run.emit("run.same_requests", NO_FIELD, level=Level.WARNING)
     if twin := _twin(run):

@@ -42,6 +42,7 @@ GOOD = b'{"id": "a", "text": "x"}\n'
         (b'{"text": "x"}\n', ["line 1", "'id'", "--number-ids"]),
         (b'{"id": "a", "body": "x"}\n', ["line 1", "'a'", "text"]),
         (b'{"id": "a", "text": "\xff\xfe"}\n', ["line 1", "UTF-8"]),
+        (b'{"id": "a", "Ticket text": "x"}\n', ["line 1", '{{ item["Ticket text"] }}']),
         (b'{"id": null, "text": "x"}\n', ["line 1", "id"]),
         (b'{"id": true, "text": "x"}\n', ["line 1", "id"]),
         (b'{"id": "a", "text": "  "}\n', ["line 1", "empty"]),

@@ -47,3 +47,14 @@ def test_a_model_without_a_price_takes_no_cap(make_desk: MakeDesk, provider: str
     desk.start("submit", items, *model, *CAP, code=2)
     assert desk.status()["state"] == "open"
     assert desk.creates() == 1
+
+
+def test_a_plan_knows_the_cap(make_desk: MakeDesk) -> None:
+    """It takes every option that says what a run is, and tells what the cap would hold back."""
+    desk = make_desk("anthropic")
+    items = desk.items(200)
+    tight = desk.start("plan", items, "--max-tokens", "1000", "--max-cost", "0.01")
+    assert "over --max-cost" in tight.out
+    assert "over --max-cost" not in desk.start("plan", items, "--max-tokens", "1000", *CAP).out
+    desk.start("plan", items, "--model", "house-model-1", *CAP, code=2)
+    assert not (desk.folder / "state.db").exists()

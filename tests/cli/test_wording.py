@@ -93,7 +93,7 @@ def test_a_stopped_run_is_never_passed_over_in_silence(make_desk: MakeDesk) -> N
     desk.start("submit", desk.items(3), code=6)
     said = desk("--quiet", "poll").err
     assert "run r is stopped: " in said
-    assert "same submit command goes on" in said
+    assert "resubmit r` goes on" in said
 
 
 def test_commands_in_messages_can_be_given_as_they_stand(make_desk: MakeDesk) -> None:

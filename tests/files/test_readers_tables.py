@@ -44,6 +44,7 @@ LONG = "z" * 200_000
         (b"\n\nid,text\n\n1,\n  \n2,NaN\n\n", [(5, "1", ""), (7, "2", "NaN")]),
         ("id,text\n1,a\u2028b\u0085c\n".encode(), [(2, "1", "a\u2028b\u0085c")]),
         (b'id,text\n"1","a\r\nb"\r\n', [(2, "1", "a\r\nb")]),
+        (b'id;text\r\n1;"a;b"\r\n2;3,5\r\n', [(2, "1", "a;b"), (3, "2", "3,5")]),
     ],
 )
 def test_csv_is_read_as_it_was_meant(tmp_path: Path, data: bytes, records: list[tuple[int, str, str]]) -> None:
