@@ -271,7 +271,9 @@ class AnthropicProvider:
             SystemicError: it is elsewhere.
         """
         ours, theirs = urlsplit(str(self._sdk.client.base_url)), urlsplit(results_url)
-        if (theirs.scheme or theirs.netloc) and _origin(theirs) != _origin(ours):
+        if not (theirs.scheme or theirs.netloc):
+            return results_url  # the SDK puts it behind its base URL
+        if _origin(theirs) != _origin(ours):
             raise SystemicError(
                 f"anthropic names results on another host ({theirs.scheme}://{theirs.hostname}); the key stays here",
                 hint="check the base URL; a proxy in between may rewrite addresses",
@@ -295,13 +297,20 @@ class AnthropicProvider:
         return _Ids.OTHERS
 
     async def _first_ids(self, results_url: str) -> set[str]:
-        """The custom ids of the first result lines."""
+        """The custom ids of the first result lines; none where they are not to be had from here."""
         ids: set[str] = set()
-        async with aclosing(ids_of(self._sdk.stream(self._own(results_url)))) as found:
-            async for id_ in found:
-                ids.add(id_)
-                if len(ids) >= CONFIRM_IDS:
-                    break
+        try:
+            async with aclosing(ids_of(self._sdk.stream(self._own(results_url)))) as found:
+                async for id_ in found:
+                    ids.add(id_)
+                    if len(ids) >= CONFIRM_IDS:
+                        break
+        except SystemicError:
+            return set()
+        except ProviderError as error:
+            if error.fault not in (Fault.NOT_FOUND, Fault.PERMANENT):
+                raise
+            return set()
         return ids
 
 

@@ -100,7 +100,7 @@ class Batch(msgspec.Struct):
             canceled=word in ("cancelling", "canceling", "cancelled", "canceled"),
             expired=word == "expired",
             outputs=outputs if phase is Phase.ENDED else (),
-            unexplained=not outputs and not _tells_nothing_was_answered(word, counts),
+            unexplained=not self.output_file_id and not _tells_nothing_was_answered(word, counts),
             faults=faults,
             queue_full=any(map(OPENAI_MARKS.queue_full.search, words)),
             too_large=any(map(OPENAI_MARKS.too_large.search, words)),
@@ -116,7 +116,7 @@ class Batch(msgspec.Struct):
 
 
 def _tells_nothing_was_answered(word: str, counts: Mapping[str, int]) -> bool:
-    """Whether the counts of an ended batch without files say so; a completed one must account for all its requests."""
+    """Whether the counts of an ended batch without an output file say so; a completed one must account for all."""
     if counts.get("completed") != 0:
         return False
     return word != "completed" or 0 < counts.get("total", 0) <= counts.get("failed", 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from batchctl.core.errors import Fault, InputError, ProviderError
 from batchctl.core.model import IN_DOUBT, BatchState
+from batchctl.files.sentlog import Sent
 from batchctl.providers.base import Absent, Created, Found, Submission, Unknown
 from batchctl.providers.errors import UNREADABLE
 from batchctl.runs.accounts import look_elsewhere
@@ -11,7 +12,7 @@ from batchctl.runs.context import Context
 from batchctl.runs.held import HeldRun, hold
 from batchctl.runs.recovering import recover
 from batchctl.runs.submitting import record_created, submission_of
-from batchctl.state.rows import BatchRow
+from batchctl.state.rows import BatchRow, stamp
 from batchctl.state.store import Store
 
 
@@ -105,10 +106,14 @@ async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:
         raise InputError(
             f"{batch_id} has {total:,} requests, batch {batch.number} has {batch.requests:,}: it is another batch"
         )
-    if batch.state is BatchState.WAITING:
-        now = run.ctx.now()
-        run.store.batches.intend(run.id, batch.number, f"{run.row.token}-adopted-{batch_id}", now)
-    record_created(run, batch.number, Created(batch_id, check.status, check.expires_at), certain=False)
+    if owner := run.store.batches.owner(batch_id):
+        raise InputError(f"{batch_id} is a batch of run {owner} already", hint=f"see `batchctl batches {owner}`")
+    with run.store.transaction(durable=True):
+        if batch.state is BatchState.WAITING:
+            key, now = f"{run.row.token}-adopted-{batch_id}", run.ctx.now()
+            run.sent.note(Sent(batch.number, batch.sends + 1, key, stamp(now), batch.requests))
+            run.store.batches.intend(run.id, batch.number, key, now)
+        record_created(run, batch.number, Created(batch_id, check.status, check.expires_at), certain=False)
     run.emit(
         "batch.adopted",
         f"batch {batch.number} is {batch_id}; its results will confirm it",

@@ -32,15 +32,16 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
     Raises:
         ProviderError: the download failed; nothing is lost, the next pass tries again.
     """
-    path = run.work / "downloads" / f"batch-{batch.number}.jsonl"
-    looks = run.store.batches.looked(run.id, batch.number)
+    path = _download(run, batch)
     tally = Tally()
     if check.outputs:
         await save(run.provider.results(check), path)
-        if not batch.certain and not _confirm(run, batch, path):
-            return
+    if not batch.certain and not _confirm(run, batch, path if check.outputs else None):
+        return
+    if check.outputs:
         async with run.importing:
             tally = await import_file(run, batch, path)
+    looks = run.store.batches.looked(run.id, batch.number)  # a download that failed is none
     held = run.store.items.count_members(run.id, batch.number)
     if held and (looks < (UNEXPLAINED_LOOKS if check.unexplained else LOOKS) or _just_ended(run, batch)):
         run.emit(
@@ -52,7 +53,7 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
         return
     if held and tally.odd:
         async with run.importing:
-            await import_unreadable(run, batch, path)
+            await import_unreadable(run, batch, path, tally)
     if why := _may_be_answered(run, batch, check, tally):
         _withhold(run, batch, why)
         return
@@ -78,7 +79,9 @@ def _may_be_answered(run: HeldRun, batch: BatchRow, check: BatchCheck, tally: Ta
         return None
     if tally.nameless:
         return f"{counted(tally.nameless, 'result line')} can neither be read nor told whose answer it is"
-    if check.outputs or not check.unexplained:
+    if tally.foreign:
+        return f"{counted(tally.foreign, 'result line')} fit no request of it, and may be answers all the same"
+    if not check.unexplained:
         return None
     answered = check.counts.get("completed", 0)
     said = f"counts {counted(answered, 'answer')}" if answered else "does not tell what became of it"
@@ -95,24 +98,36 @@ def _withhold(run: HeldRun, batch: BatchRow, why: str) -> None:
     )
 
 
-def _confirm(run: HeldRun, batch: BatchRow, path: Path) -> bool:
+def _confirm(run: HeldRun, batch: BatchRow, path: Path | None) -> bool:
     """Whether an adopted batch is ours, by most of the custom ids of its first results; gives it up where it is not."""
-    answers = [answer for answer in answers_in(run, path, limit=CONFIRM_LINES) if isinstance(answer, Answer)]
-    rows = rows_of(run, batch, answers)
+    lines = () if path is None else answers_in(run, path, limit=CONFIRM_LINES)
+    answers = [answer for answer in lines if isinstance(answer, Answer)]
     ids = {answer.custom_id for answer in answers}
-    if 2 * len(rows) > len(ids) or not ids:  # a stray line, or no line at all, says nothing against it
+    if not ids:
+        if run.store.batches.looked(run.id, batch.number) >= UNEXPLAINED_LOOKS:
+            _withhold(run, batch, "nothing in its results tells whether it is ours")
+        return False
+    if 2 * len(rows_of(run, batch, answers)) > len(ids):  # a stray line says nothing against it
         run.store.batches.confirm(run.id, batch.number)
         return True
-    run.store.batches.unknown(run.id, batch.number, f"batch {batch.batch_id} holds other requests than ours")
+    disown(run, batch, "had the right size and time but holds other requests")
+    return False
+
+
+def disown(run: HeldRun, batch: BatchRow, why: str) -> None:
+    """Give up an adopted batch: what was taken for it is not, so its create is unknown again."""
+    _download(run, batch).unlink(missing_ok=True)
+    run.store.batches.unknown(run.id, batch.number, f"batch {batch.batch_id} {why}")
     run.emit(
         "batch.disowned",
-        f"batch {batch.number}: {batch.batch_id} had the right size and time but holds other requests; "
-        "its create is unknown again",
+        f"batch {batch.number}: {batch.batch_id} {why}; its create is unknown again",
         batch=batch.number,
         level=Level.ERROR,
     )
-    path.unlink(missing_ok=True)
-    return False
+
+
+def _download(run: HeldRun, batch: BatchRow) -> Path:
+    return run.work / "downloads" / f"batch-{batch.number}.jsonl"
 
 
 def _silent_outcome(run: HeldRun, batch: BatchRow, check: BatchCheck) -> Outcome:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -57,6 +59,7 @@ def answers_in(run: HeldRun, path: Path, limit: int | None = None) -> Iterator[A
 async def import_file(run: HeldRun, batch: BatchRow, path: Path) -> Tally:
     """Settle every readable line of a downloaded result file; repeating it changes nothing."""
     tally = Tally()
+    strangers: set[str] = set()
     with _Quarantine(run, batch) as quarantine:
 
         def readable() -> Iterator[Answer]:
@@ -70,9 +73,12 @@ async def import_file(run: HeldRun, batch: BatchRow, path: Path) -> Tally:
 
         def foreign(answer: Answer) -> None:
             tally.foreign += 1
-            quarantine.keep(repr(answer))
+            strangers.add(answer.custom_id)
 
         await _import(run, batch, readable(), foreign)
+        if strangers:
+            for line in _lines_of(run, path, strangers):
+                quarantine.keep(line)
     if tally.foreign or tally.odd:
         run.emit(
             "batch.odd_lines",
@@ -84,8 +90,24 @@ async def import_file(run: HeldRun, batch: BatchRow, path: Path) -> Tally:
     return tally
 
 
-async def import_unreadable(run: HeldRun, batch: BatchRow, path: Path) -> None:
-    """Fail the items whose answers stay unreadable, with what came: they may be paid for, so they never go again."""
+def _lines_of(run: HeldRun, path: Path, custom_ids: AbstractSet[str]) -> Iterator[str]:
+    """The readable lines of a result file that carry one of these ids, as they came."""
+    for line in scan_lines(path):
+        with suppress(UnreadableResultError):
+            if run.form.parse_result(line.raw).custom_id in custom_ids:
+                yield line.raw.decode("utf-8", "replace")
+
+
+async def import_unreadable(run: HeldRun, batch: BatchRow, path: Path, tally: Tally) -> None:
+    """Fail the items whose answers stay unreadable, with what came: they may be paid for, so they never go again.
+
+    Args:
+        tally: told of those that fit no item of this batch.
+    """
+
+    def foreign(_: Answer) -> None:
+        tally.foreign += 1
+
     answers = (
         Answer(
             odd.custom_id,
@@ -96,7 +118,7 @@ async def import_unreadable(run: HeldRun, batch: BatchRow, path: Path) -> None:
         for odd in answers_in(run, path)
         if isinstance(odd, Odd) and odd.custom_id is not None
     )
-    await _import(run, batch, answers, lambda _: None)
+    await _import(run, batch, answers, foreign)
 
 
 async def _import(run: HeldRun, batch: BatchRow, answers: Iterator[Answer], foreign: Callable[[Answer], None]) -> None:

@@ -13,7 +13,7 @@ from batchctl.core.retry import LONGEST_PAUSE, is_due, poll_delay
 from batchctl.providers.base import BatchCheck, Phase
 from batchctl.providers.times import KEPT
 from batchctl.runs.accounts import look_elsewhere
-from batchctl.runs.collecting import collect
+from batchctl.runs.collecting import collect, disown
 from batchctl.runs.held import HeldRun
 from batchctl.runs.rejecting import rejected
 from batchctl.state.rows import BatchRow
@@ -173,15 +173,16 @@ async def _move_on(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
 
 
 async def _by_phase(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datetime) -> None:
+    if batch.state is BatchState.ABANDONED and check.phase is not Phase.ENDED:
+        _see_given_up(run, batch, check, now)
+        return
     match check.phase:
-        case Phase.IN_PROGRESS | Phase.CANCELING if batch.state is BatchState.ABANDONED:
-            clock, started = check.server_time or now, check.created_at or batch.submitted_at or now
-            if clock >= started + KEPT:
-                _let_go(run, batch, f"it is still {check.status} when its answers would be deleted")
-        case Phase.FAILED if batch.state is BatchState.ABANDONED:
-            _let_go(run, batch, f"it is {check.status}")
         case Phase.IN_PROGRESS | Phase.CANCELING:
             await _watch_deadline(run, batch, check, now)
+        case Phase.FAILED if not batch.certain:
+            if batch.state in RUNNING:
+                run.store.batches.ended(run.id, batch.number, at=now)
+            disown(run, batch, f"is {check.status}, and nothing shows that it was ours")
         case Phase.FAILED if batch.state is BatchState.ENDED:
             # it was complete before: whatever happened there, it may have been answered
             await collect(run, batch, replace(check, unexplained=True))
@@ -191,6 +192,15 @@ async def _by_phase(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datet
             if batch.state in RUNNING:
                 run.store.batches.ended(run.id, batch.number, at=now)
             await collect(run, run.batch(batch.number), check)
+
+
+def _see_given_up(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datetime) -> None:
+    """Let a given-up batch go that failed, or runs longer than its answers would be kept."""
+    clock, started = check.server_time or now, check.created_at or batch.submitted_at or now
+    if check.phase is Phase.FAILED:
+        _let_go(run, batch, f"it is {check.status}")
+    elif clock >= started + KEPT:
+        _let_go(run, batch, f"it is still {check.status} when its answers would be deleted")
 
 
 def _say_stalled(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:

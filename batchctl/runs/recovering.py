@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import islice
 
 import msgspec
 
 from batchctl.core.errors import StorageError
 from batchctl.core.events import Level
 from batchctl.core.model import ItemState, Lane, Outcome, Usage
+from batchctl.files.linelog import LineLog
 from batchctl.runs.held import HeldRun
 from batchctl.runs.reopening import take_back
 from batchctl.state.rows import Failure, ItemRow, Success, Totals
@@ -57,13 +59,12 @@ def recover(run: HeldRun) -> None:
     Raises:
         StorageError: a line there belongs to no open item, so the file is not what this run wrote.
     """
-    found = [(offset, length, msgspec.json.decode(raw, type=_Line)) for offset, length, raw in run.results.tail()]
-    tail = list(run.errors.tail())
-    if tail and all(_is_refused(raw) for _, _, raw in tail):
+    if _only_refused(run.errors):
         run.errors.drop_tail()
-        tail = []
-    failed = [(offset, length, msgspec.json.decode(raw, type=_Line)) for offset, length, raw in tail]
-    _count(run, found, failed)
+    numbers = {batch.batch_id: batch.number for batch in run.store.batches.all(run.id) if batch.batch_id}
+    # errors first: an answer of a failed item rewrites errors.jsonl, of which every line must count by then
+    failed = _count_failed(run, numbers)
+    found = _count_found(run, numbers)
     for log in (run.results, run.errors):
         if log.repaired:
             run.emit(
@@ -81,22 +82,23 @@ def recover(run: HeldRun) -> None:
     if found or failed:
         run.emit(
             "run.recovered",
-            f"{len(found) + len(failed):,} outcomes written before a crash were read back in",
-            data={"succeeded": len(found), "failed": len(failed)},
+            f"{found + failed:,} outcomes written before a crash were read back in",
+            data={"succeeded": found, "failed": failed},
         )
     run.refresh()
 
 
-def _is_refused(raw: bytes) -> bool:
-    """Whether a line tells of a record that was never planned: it comes again with the stream it came with."""
-    refusal = msgspec.json.decode(raw, type=_Refusal)
-    return refusal.attempts == 0 and refusal.outcome is Outcome.ERRORED
+def _only_refused(log: LineLog) -> bool:
+    """Whether there are lines, all of records that were never planned: they come again with their stream."""
+    refusals = (msgspec.json.decode(raw, type=_Refusal) for _, _, raw in log.tail())
+    verdicts = (refusal.attempts == 0 and refusal.outcome is Outcome.ERRORED for refusal in refusals)
+    return next(verdicts, False) and all(verdicts)
 
 
-def _count(run: HeldRun, found: list[Found], failed: list[Found]) -> None:
-    """Errors first: an answer of a failed item rewrites errors.jsonl, of which every line must count by then."""
-    numbers = {batch.batch_id: batch.number for batch in run.store.batches.all(run.id) if batch.batch_id}
-    for page in _pages(failed):
+def _count_failed(run: HeldRun, numbers: dict[str, int]) -> int:
+    """Count the lines of errors.jsonl; returns how many."""
+    count = 0
+    for page in _pages(run.errors):
         rows = _rows(run, page, "errors.jsonl", ItemState.OPEN)
         end = page[-1][0] + page[-1][1] + 1
         with run.store.transaction():
@@ -105,7 +107,14 @@ def _count(run: HeldRun, found: list[Found], failed: list[Found]) -> None:
                 if number is not None:  # an older copy of the state file has them with an earlier batch
                     run.store.results.join(run.id, number, [failure.seq for failure in failures], at=run.ctx.now())
                 run.store.results.record(run.id, number, lane, [], failures, errors_end=end, at=run.ctx.now())
-    for page in _pages(found):
+        count += len(page)
+    return count
+
+
+def _count_found(run: HeldRun, numbers: dict[str, int]) -> int:
+    """Count the lines of results.jsonl; returns how many."""
+    count = 0
+    for page in _pages(run.results):
         rows = _rows(run, page, "results.jsonl", ItemState.OPEN, ItemState.FAILED)
         settle = partial(_succeed, run, page, rows, numbers)
         if late := [row.seq for row in rows.values() if row.state is ItemState.FAILED]:
@@ -113,6 +122,8 @@ def _count(run: HeldRun, found: list[Found], failed: list[Found]) -> None:
         else:
             with run.store.transaction():
                 settle()
+        count += len(page)
+    return count
 
 
 def _succeed(run: HeldRun, page: list[Found], rows: dict[str, ItemRow], numbers: dict[str, int]) -> None:
@@ -140,8 +151,10 @@ def _failure(row: ItemRow, offset: int, length: int, line: _Line) -> Failure:
     )
 
 
-def _pages(lines: list[Found]) -> Iterable[list[Found]]:
-    return (lines[start : start + PAGE] for start in range(0, len(lines), PAGE))
+def _pages(log: LineLog) -> Iterator[list[Found]]:
+    lines = ((offset, length, msgspec.json.decode(raw, type=_Line)) for offset, length, raw in log.tail())
+    while page := list(islice(lines, PAGE)):
+        yield page
 
 
 def _by_batch(

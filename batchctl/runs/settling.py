@@ -106,7 +106,7 @@ def _adopt(run: HeldRun, batch: BatchRow, found: Found) -> bool:
     owner = run.store.batches.owner(created.batch_id)
     if owner is not None:
         return _unknown(run, batch, f"{created.batch_id} is taken by run {owner}", (created.batch_id,))
-    rivals = [] if run.ids_tell else run.store.batches.rivals(run.id, batch.requests)
+    rivals = [] if run.ids_tell else run.store.batches.rivals(run.id, batch.number)
     if rivals:
         return _unknown(
             run, batch, f"{created.batch_id} could be of run {', '.join(rivals)} as well", (created.batch_id,)

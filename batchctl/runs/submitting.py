@@ -34,7 +34,7 @@ FILE_PATIENCE = 5  # creates that may not know the uploaded file yet before it i
 async def admit(run: HeldRun) -> int:
     """Send waiting batches, one after the other, as far as the queue limits let them in; returns how many went.
 
-    Batches go in one at a time so that at most one create of a run can ever be in doubt.
+    Batches go in one at a time, so that a lost answer leaves one create in doubt and not many.
 
     Raises:
         SystemicError: the account or configuration is at fault; nothing of the run is lost.

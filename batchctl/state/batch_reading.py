@@ -49,13 +49,15 @@ class BatchReading:
         row = self._db.row("SELECT name FROM runs JOIN batches ON run_id = runs.id WHERE batch_id = ?", (batch_id,))
         return None if row is None else str(row[0])
 
-    def rivals(self, run_id: int, requests: int) -> list[str]:
-        """Other runs of the same provider with a create in doubt of just as many requests."""
+    def rivals(self, run_id: int, number: int) -> list[str]:
+        """Runs of the same provider with another create in doubt of just as many requests as this batch has."""
         rows = self._db.rows(
-            "SELECT DISTINCT runs.name FROM batches JOIN runs ON runs.id = run_id"  # noqa: S608  # our own states
-            f" WHERE run_id <> ?1 AND requests = ?2 AND batches.state IN ({quoted(IN_DOUBT)})"
+            "SELECT DISTINCT runs.name FROM batches AS other JOIN runs ON runs.id = other.run_id"  # noqa: S608  # our own states
+            " JOIN batches AS this ON this.run_id = ?1 AND this.number = ?2"
+            f" WHERE other.requests = this.requests AND other.state IN ({quoted(IN_DOUBT)})"
+            " AND (other.run_id <> ?1 OR other.number <> ?2)"
             " AND provider = (SELECT provider FROM runs WHERE id = ?1)",
-            (run_id, requests),
+            (run_id, number),
         )
         return [str(row[0]) for row in rows]
 

@@ -80,6 +80,16 @@ async def test_an_older_batch_without_a_fence_is_in_doubt(bench: Bench) -> None:
 
 
 @only_anthropic
+async def test_results_out_of_reach_are_no_evidence(bench: Bench) -> None:
+    """Deleted, archived or behind a proxy: another's results that cannot be read leave its batch a candidate."""
+    elsewhere = entry(bench, "far", processing_status="ended", results_url="https://elsewhere.example/results")
+    gone = entry(bench, "gone", processing_status="ended", results_url="/v1/messages/batches/gone/results")
+    found = await found_in(bench, [elsewhere, gone])
+    assert isinstance(found, Unknown)
+    assert set(found.candidates) == {"far", "gone"}
+
+
+@only_anthropic
 async def test_ids_of_our_making_prove_a_batch_of_any_age(bench: Bench) -> None:
     """Tagged and generated ids carry the run's token, so no clock and no fence is needed."""
     submission = bench.submission(PROMPTS)

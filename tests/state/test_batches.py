@@ -114,6 +114,19 @@ def test_a_file_is_not_used_again_without_an_item(store: Store) -> None:
     assert (waiting.file_id, waiting.requests, waiting.size, waiting.tokens) == (None, 2, 2 * (LENGTH + 1), 2 * TOKENS)
 
 
+def test_every_other_create_in_doubt_is_a_rival(store: Store) -> None:
+    """What fits one batch by count fits them all, those of the same run included."""
+    run_id = plan(store)
+    other = plan(store, name="other")
+    store.batches.intend(run_id, 1, "key", NOW)
+    assert store.batches.rivals(run_id, 1) == []
+    store.batches.intend(run_id, 2, "key 2", NOW)
+    assert store.batches.rivals(run_id, 1) == ["night"]
+    create(store, run_id, 2, "batch_2")
+    store.batches.intend(other, 1, "key 3", NOW)
+    assert store.batches.rivals(run_id, 1) == ["other"]
+
+
 def test_unknown_gives_up_a_guess(store: Store) -> None:
     """A batch found by count and time whose results are not ours is unknown, and free for its owner."""
     run_id = plan(store)
