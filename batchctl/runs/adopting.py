@@ -66,10 +66,7 @@ async def _declare_absent(run: HeldRun, batch: BatchRow) -> None:
         raise InputError(
             f"batch {batch.number} is still being settled", hint=f"`batchctl poll {run.name}` asks the provider's lists"
         )
-    assert batch.key is not None
-    assert batch.intent_at is not None
-    submission = submission_of(run, batch, batch.key, batch.intent_at)
-    found = await _look(run, submission)
+    found = await _look(run, submission_of(run, batch))
     if isinstance(found, Found) and found.certain:
         raise InputError(
             f"batch {batch.number} was created: it is {found.created.batch_id}",

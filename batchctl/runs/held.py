@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +11,6 @@ from typing import Any
 
 from batchctl.core.errors import InputError
 from batchctl.core.events import Event, Level
-from batchctl.core.ids import custom_id, custom_ids, tagged_id
 from batchctl.core.model import ItemError, RunState
 from batchctl.core.prices import Rates
 from batchctl.core.reply import ReplyCheck
@@ -23,12 +22,12 @@ from batchctl.files.sentlog import SentLog
 from batchctl.providers import registry
 from batchctl.providers.base import Account, BatchLimits, BatchProvider, RequestFormat, SyncProvider
 from batchctl.runs.context import Context
+from batchctl.runs.limits import limits_for, wire_id
 from batchctl.runs.reading import run_named
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import BatchRow, RunRow
 from batchctl.state.store import Store
 
-LEAST_BYTES = 500  # the smallest --max-bytes that makes sense: a request without a prompt is not much smaller
 SIMULATED_KEY = "simulated"  # the simulator takes any key
 SIMULATED = Account("the simulator", SIMULATED_KEY)  # wherever it listens this time
 
@@ -57,6 +56,7 @@ class HeldRun:
         self.elsewhere: dict[int, str] = {}  # batches that cannot be seen with the address and key in use, and why
         self.deletion_pause = 0.0  # seconds to wait after a deletion that failed
         self._account: Account | None = None
+        self._rates: dict[tuple[str | None, bool], Rates | None] = {}
 
     @cached_property
     def results(self) -> LineLog:
@@ -71,11 +71,7 @@ class HeldRun:
     @cached_property
     def provider(self) -> BatchProvider:
         """The batch lane's adapter; made on first use, since its SDK costs a second to import."""
-        if not self.settings.simulate:
-            return registry.batch_provider(self.row.provider, base_url=self.settings.base_url)
-        return registry.batch_provider(
-            self.row.provider, base_url=self.ctx.simulator[self.row.provider], api_key=SIMULATED_KEY
-        )
+        return registry.batch_provider(self.row.provider, **self._connection())
 
     async def account(self) -> Account:
         """The address and key in use, as they may be written down."""
@@ -85,11 +81,12 @@ class HeldRun:
 
     def sync_provider(self) -> SyncProvider:
         """The sync lane's adapter; the caller closes it."""
-        if not self.settings.simulate:
-            return registry.sync_provider(self.row.provider, base_url=self.settings.base_url)
-        return registry.sync_provider(
-            self.row.provider, base_url=self.ctx.simulator[self.row.provider], api_key=SIMULATED_KEY
-        )
+        return registry.sync_provider(self.row.provider, **self._connection())
+
+    def _connection(self) -> dict[str, str | None]:
+        if self.settings.simulate:
+            return {"base_url": self.ctx.simulator[self.row.provider], "api_key": SIMULATED_KEY}
+        return {"base_url": self.settings.base_url}
 
     @property
     def headers(self) -> dict[str, str]:
@@ -129,10 +126,6 @@ class HeldRun:
                 None if model is None else Rates.load(self.row.provider, model, batch=batch, at=self.ctx.now())
             )
         return self._rates[key]
-
-    @cached_property
-    def _rates(self) -> dict[tuple[str | None, bool], Rates | None]:
-        return {}
 
     def batch(self, number: int) -> BatchRow:
         """A batch of this run as it is now."""
@@ -182,49 +175,6 @@ class HeldRun:
         provider = self.__dict__.pop("provider", None)
         if provider is not None:
             await provider.aclose()
-
-
-def limits_for(form: RequestFormat, settings: Settings) -> BatchLimits:
-    """A provider's batch limits, lowered by the run's options.
-
-    Raises:
-        InputError: a limit that no request fits under.
-    """
-    base = form.limits()
-    if settings.max_bytes is not None and settings.max_bytes < LEAST_BYTES:
-        raise InputError(
-            f"--max-bytes {settings.max_bytes} is below any request", hint=f"give at least {LEAST_BYTES:,} bytes"
-        )
-    return BatchLimits(
-        requests=min(base.requests, settings.max_requests or base.requests),
-        bytes=min(base.bytes, settings.max_bytes or base.bytes),
-        request_bytes=base.request_bytes,
-        envelope_bytes=base.envelope_bytes,
-        separator_bytes=base.separator_bytes,
-        one_model=base.one_model,
-        custom_id_pattern=base.custom_id_pattern,
-    )
-
-
-def wire_id(settings: Settings, token: str, limits: BatchLimits, item_id: str, seq: int, batch: int) -> str:
-    """The custom id of an item: its own id where the provider takes it, a generated one otherwise or with --tag-ids."""
-    if settings.tag_ids:
-        return tagged_id(token, batch, seq)
-    return custom_id(item_id, seq, token, limits.custom_id_pattern)
-
-
-def wire_ids(
-    settings: Settings, token: str, limits: BatchLimits, item_ids: Sequence[str], first_seq: int, batch: int
-) -> list[str]:
-    """The custom ids of items of one batch that follow one another, each as `wire_id` makes it."""
-    if settings.tag_ids:
-        return [tagged_id(token, batch, seq) for seq in range(first_seq, first_seq + len(item_ids))]
-    return custom_ids(item_ids, first_seq, token, limits.custom_id_pattern)
-
-
-def id_room(settings: Settings) -> int:
-    """Bytes a tagged request line may grow by when it goes into a batch with a longer number."""
-    return 10 if settings.tag_ids else 0
 
 
 @contextmanager

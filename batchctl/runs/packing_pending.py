@@ -10,7 +10,8 @@ from batchctl.core.model import Lane, Outcome
 from batchctl.core.packing import Packer
 from batchctl.core.words import counted
 from batchctl.files.spool import open_spool, read_line
-from batchctl.runs.held import HeldRun, id_room
+from batchctl.runs.held import HeldRun
+from batchctl.runs.limits import id_room
 from batchctl.runs.recording import Slice
 from batchctl.state.rows import Member
 

@@ -22,7 +22,7 @@ from batchctl.runs.budget import refuse_unpriced
 from batchctl.runs.building import make_builder
 from batchctl.runs.context import Context, utc_now
 from batchctl.runs.cutting import Cut, Cutter
-from batchctl.runs.held import id_room, limits_for, wire_ids
+from batchctl.runs.limits import id_room, limits_for, wire_ids
 from batchctl.runs.problems import LINES_NAMED, Problem, bad_input
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import NewItem

@@ -43,11 +43,8 @@ async def settle(run: HeldRun) -> bool:
 
 
 async def _settle_one(run: HeldRun, batch: BatchRow) -> bool:
-    assert batch.key is not None
-    assert batch.intent_at is not None
-    submission = submission_of(run, batch, batch.key, batch.intent_at)
     try:
-        found = await run.provider.find(submission, run.store.batches.known_ids(run.id))
+        found = await run.provider.find(submission_of(run, batch), run.store.batches.known_ids(run.id))
     except ProviderError as error:
         if error.fault is Fault.SYSTEMIC:
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import IO
 
 from batchctl.core.errors import Fault, ProviderError, SystemicError
@@ -31,23 +31,18 @@ USUAL_INTERVAL = 60.0  # seconds; the pauses are meant for it
 FILE_PATIENCE = 5  # creates that may not know the uploaded file yet before it is uploaded anew (field report 49)
 
 
-async def admit(run: HeldRun) -> int:
-    """Send waiting batches, one after the other, as far as the queue limits let them in; returns how many went.
+async def admit(run: HeldRun) -> None:
+    """Send waiting batches, one after the other, as far as the queue limits let them in.
 
     Batches go in one at a time, so that a lost answer leaves one create in doubt and not many.
 
     Raises:
         SystemicError: the account or configuration is at fault; nothing of the run is lost.
     """
-    sent = 0
     while not run.ctx.stop.signal_number:
         batch = _next(run)
-        if batch is None or not affordable(run, batch):
-            break
-        if not await _send(run, batch):
-            break
-        sent += 1
-    return sent
+        if batch is None or not affordable(run, batch) or not await _send(run, batch):
+            return
 
 
 def _next(run: HeldRun) -> BatchRow | None:
@@ -67,19 +62,21 @@ def _next(run: HeldRun) -> BatchRow | None:
     )
 
 
-def submission_of(run: HeldRun, batch: BatchRow, key: str, intent_at: datetime) -> Submission:
-    """The create call of a batch, as data; the same for sending and for settling."""
+def submission_of(run: HeldRun, batch: BatchRow) -> Submission:
+    """The create call of a batch that is intended, as data; the same for sending and for settling."""
+    assert batch.key is not None
+    assert batch.intent_at is not None
 
     def lines() -> IO[bytes]:
         return open_batch_lines(run, batch)
 
     return Submission(
-        key=key,
+        key=batch.key,
         requests=batch.requests,
         size=size_of(run, batch),
         endpoint=endpoint_of(run, batch),
         open_lines=lines,
-        intent_at=intent_at,
+        intent_at=batch.intent_at,
         file_id=batch.file_id,
         headers=run.headers,
         fence=batch.fence,
@@ -87,7 +84,7 @@ def submission_of(run: HeldRun, batch: BatchRow, key: str, intent_at: datetime) 
 
 
 async def _send(run: HeldRun, batch: BatchRow) -> bool:
-    """Create one batch; true when it was accepted and the next may follow.
+    """Create one batch; true when sending may go on, because it was accepted or made smaller.
 
     All that can fail without sending comes before the intent, so that an intent means a create may have happened.
     """
@@ -106,7 +103,7 @@ async def _send(run: HeldRun, batch: BatchRow) -> bool:
     if batch.file_id is not None and batch.address not in (None, account.address):
         batch = replace(batch, file_id=None)  # it was uploaded somewhere else
         run.store.batches.set_file(run.id, batch.number, None)
-    submission = submission_of(run, batch, key, now)
+    submission = submission_of(run, replace(batch, key=key, intent_at=now, fence=fence))
     where = {"address": account.address, "key_hint": account.key_hint, "fence": fence}
     run.sent.note(Sent(batch.number, batch.sends + 1, key, stamp(now), batch.requests, **where))
     run.store.batches.intend(run.id, batch.number, key, now, **where)

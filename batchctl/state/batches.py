@@ -9,12 +9,12 @@ from typing import Any
 
 from batchctl.core.errors import InputError, StaleStateError
 from batchctl.core.model import FOLLOWED, IN_DOUBT, BatchState, CancelCause
-from batchctl.state.batch_packing import BatchPacking
+from batchctl.state.batch_recalling import BatchRecalling
 from batchctl.state.changing import change_batch, expect, holdings, leave, quoted, release, resize
 from batchctl.state.rows import stamp, stamp_or_none, to_json
 
 
-class Batches(BatchPacking):
+class Batches(BatchRecalling):
     """Batches of all runs; every method takes the run's id and the batch's number inside it."""
 
     def looked(self, run_id: int, number: int, *, next_check_at: datetime | None = None) -> int:
@@ -101,47 +101,6 @@ class Batches(BatchPacking):
             except sqlite3.IntegrityError as error:
                 raise StaleStateError(f"intent key {key} was used before") from error
             self._db.change("UPDATE batches SET sends = sends + 1 WHERE run_id = ? AND number = ?", (run_id, number))
-
-    def recall(
-        self,
-        run_id: int,
-        number: int,
-        *,
-        key: str,
-        at: datetime,
-        sends: int,
-        address: str | None = None,
-        key_hint: str | None = None,
-        fence: str | None = None,
-    ) -> None:
-        """Put a batch in doubt, durably, that was sent (for the `sends`-th time) after this state file was copied."""
-        states = quoted(IN_DOUBT | {BatchState.WAITING})
-        with self._db.transaction(durable=True):
-            changed = self._db.change(
-                "UPDATE batches SET state = 'submitting', key = ?, intent_at = ?, sends = ?, looks = 0,"  # noqa: S608
-                " address = ?, key_hint = ?, fence = ?, not_before = NULL, next_check_at = NULL"
-                f" WHERE run_id = ? AND number = ? AND state IN ({states})",
-                (key, stamp(at), sends, address, key_hint, fence, run_id, number),
-            )
-            expect(changed, 1, f"batch {number} of run {run_id} to be recalled")
-
-    def sendings(self, run_id: int) -> dict[int, int]:
-        """How often each batch was about to be sent, by number."""
-        return dict(self._db.rows("SELECT number, sends FROM batches WHERE run_id = ?", (run_id,)))
-
-    def also_sent(self, run_id: int, number: int, seqs: Sequence[int], at: datetime) -> None:
-        """Write down that open items were sent in this batch too, though they stand elsewhere: its answers count."""
-        with self._db.transaction():
-            self._db.change_many(
-                "INSERT INTO attempts (run_id, seq, number, lane, batch, round, at)"
-                " SELECT run_id, seq, attempts + 1, 'batch', ?, round, ? FROM items"
-                " WHERE run_id = ? AND seq = ? AND state = 'open'",
-                ((number, stamp(at), run_id, seq) for seq in seqs),
-            )
-            self._db.change_many(
-                "UPDATE items SET attempts = attempts + 1 WHERE run_id = ? AND seq = ? AND state = 'open'",
-                ((run_id, seq) for seq in seqs),
-            )
 
     def set_file(self, run_id: int, number: int, file_id: str | None) -> None:
         """Write down, durably, the input file of a batch being sent, or that it is gone.

@@ -120,7 +120,7 @@ def change_batch(
     """Move a batch, with other columns, in one conditional update.
 
     Raises:
-        StaleStateError: the batch is in none of them.
+        StaleStateError: the batch is in a state that cannot become this one.
     """
     assignments = "".join(f", {name} = ?" for name in columns)
     changed = db.change(

@@ -14,7 +14,7 @@ from batchctl.files.readers import BadRecord, Block, Record, Source, open_source
 from batchctl.providers import registry
 from batchctl.runs.building import make_builder
 from batchctl.runs.cutting import Cut, Cutter
-from batchctl.runs.held import id_room, limits_for, wire_ids
+from batchctl.runs.limits import id_room, limits_for, wire_ids
 from batchctl.runs.problems import Problem
 from batchctl.runs.settings import Settings
 from batchctl.state.rows import NewItem
