@@ -107,6 +107,8 @@ class Stub:
 
     def _object(self, method: str, path: str, size: int, host: str) -> dict[str, object]:
         now = datetime.now(UTC)
+        if method == "GET" and path.endswith(("/batches", "/files")):
+            return {"data": [], "has_more": False}
         if path == "/v1/files":
             return {"id": f"file-{self._made}", "object": "file", "bytes": size, "purpose": "batch"}
         if path == "/v1/batches":
