@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,19 @@ class Parsed(click.ParamType[Any]):
             return self._parse(value)
         except InputError as error:
             self.fail(f"{error.message}; {error.hint}" if error.hint else error.message, param, ctx)
+
+
+class Finite(click.FloatRange):
+    """A number in a range; Click lets through what is no number at all."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse a text."""
+        number = float(super().convert(value, param, ctx))
+        if not isfinite(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
 
 
 DURATION = Parsed("duration", parse_duration)
@@ -71,7 +85,7 @@ RUN_OPTIONS: tuple[Decorator, ...] = (
     option("--out", metavar="DIR_OR_URI", help="Folder of the result files; default: runs/NAME."),
     option(
         "--max-cost",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Finite(min=0, min_open=True),
         metavar="USD",
         help="Send nothing that could take the run's cost over this.",
     ),
@@ -109,7 +123,7 @@ SYNC_OPTIONS: tuple[Decorator, ...] = (
     ),
     option(
         "--share",
-        type=click.FloatRange(min=0, min_open=True, max=1),
+        type=Finite(min=0, min_open=True, max=1),
         help="Part of the limits to use; the rest stays free for others. Default 1.",
     ),
     option("--concurrency", type=POSITIVE, help="Most calls in flight; default: what the limits and latency ask for."),
@@ -117,7 +131,7 @@ SYNC_OPTIONS: tuple[Decorator, ...] = (
     option("--timeout", type=DURATION, help="Longest time of one call in all; default: by --max-tokens."),
     option(
         "--max-failure-rate",
-        type=click.FloatRange(min=0, max=1),
+        type=Finite(min=0, max=1),
         help="Stop when more of the last 50 items failed; default 0.2.",
     ),
 )

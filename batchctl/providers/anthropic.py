@@ -150,6 +150,7 @@ class AnthropicProvider:
         """Ask how a batch stands."""
         reply = await self._sdk.call("get", _path(batch_id), Call.READ)
         batch = self._sdk.read(_BATCH, reply.body, Call.READ)
+        self._errors.refuse_other(batch.id, batch_id)
         phase = _PHASES.get(batch.processing_status, Phase.IN_PROGRESS)
         counts = batch.counts()
         # an ended batch without an address (archived) must fail at the download, not pass as one without answers

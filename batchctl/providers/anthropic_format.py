@@ -17,6 +17,7 @@ from batchctl.providers.decoding import (
     UnreadableResultError,
     decode,
     json_text,
+    known,
     parse_request,
     result_line,
     tokens,
@@ -135,7 +136,7 @@ def _answer(custom_id: str, message: _Message) -> Answer:
         _text(message.content),
         message.stop_reason,
         message.model,
-        None if usage is None else _counted(usage),
+        None if usage is None else known(_counted(usage)),
     )
 
 

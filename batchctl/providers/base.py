@@ -151,6 +151,7 @@ class BatchCheck:
     Args:
         status: the provider's own word.
         counts: the provider's counts, for display only (field report 99).
+        key: the intent key it carries, where this provider keeps one.
         server_time: the provider's clock at the answer, from its Date header.
         canceled: the provider says the batch was canceled, by whomever.
         expired: the provider says the batch (or part of it) ran out of time.
@@ -172,6 +173,7 @@ class BatchCheck:
     expired: bool = False
     outputs: tuple[str, ...] = ()
     unexplained: bool = False
+    key: str | None = None
     faults: tuple[BatchFault, ...] = ()
     queue_full: bool = False
     too_large: bool = False

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from batchctl.core.model import Usage
 from batchctl.providers.lenient import pruned
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ def decode(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
     """
     try:
         return decoder.decode(raw)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         strict = error
     try:
         repaired = raw if isinstance(strict, msgspec.ValidationError) else _repaired(raw)
@@ -75,13 +76,18 @@ def _id_in(raw: bytes) -> str | None:
 
 def _repaired(raw: bytes) -> bytes:
     """The same JSON with U+FFFD in place of what is not valid Unicode: an answer was paid for (field report 15)."""
-    text = json.dumps(json.loads(raw.decode("utf-8", "replace")), ensure_ascii=False)
+    text = json.dumps(json.loads(raw.decode("utf-8-sig", "replace")), ensure_ascii=False)
     return _SURROGATE.sub("\ufffd", text).encode()
 
 
 def tokens(number: Number) -> int:
     """A count of tokens, where the provider gave one that can be."""
     return int(number) if number and 0 <= number <= MOST_TOKENS else 0
+
+
+def known(usage: Usage) -> Usage | None:
+    """A usage that says something: one of zeros alone was none that can be, and would cost nothing."""
+    return usage if usage.input_tokens or usage.output_tokens else None
 
 
 def json_text(raw: msgspec.Raw) -> str:

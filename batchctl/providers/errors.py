@@ -144,6 +144,15 @@ class ErrorReader:
         result.type = UNREADABLE
         return result
 
+    def refuse_other(self, found: str, wanted: str) -> None:
+        """Refuse an answer that tells of another batch than was asked about, as a mixed-up cache gives it.
+
+        Raises:
+            ProviderError: it does.
+        """
+        if found != wanted:
+            raise self.unreadable(f"it tells of {found!r}, and was asked about {wanted!r}", Call.READ)
+
     def _refused_whole(self, status: int, words: str, call: Call) -> Fault | None:
         """The fault of a batch that was surely not accepted for its size, the queue or its file."""
         if status == 413:  # noqa: PLR2004  # often from the edge, with a body that says nothing
@@ -181,7 +190,8 @@ class ErrorReader:
 
 
 _NO_DESCRIPTORS = (23, 24)  # ENFILE, EMFILE (field report 155)
-_AT_ONCE = (409, 425, 429)  # refused before any work
+_CONFLICT = 409
+_AT_ONCE = (_CONFLICT, 425, 429)  # refused before any work
 _UNDECIDED = (408, 499)
 _KIND_FAULTS = {
     ErrorKind.RETRYABLE: Fault.RETRY,
@@ -196,6 +206,8 @@ def _fault(status: int, error: ItemError | None, call: Call) -> Fault:
     if status == 404:  # noqa: PLR2004
         return _not_found(kind, call)
     if kind is not ErrorKind.SYSTEMIC:
+        if status == _CONFLICT and call is Call.CREATE:
+            return Fault.AMBIGUOUS  # it may conflict with itself: a proxy repeats what it has sent already
         if status in _AT_ONCE:
             return Fault.RETRY
         if status >= 500 or status in _UNDECIDED:  # noqa: PLR2004

@@ -132,7 +132,9 @@ class OpenAIProvider:
     async def check(self, batch_id: str) -> BatchCheck:
         """Ask how a batch stands."""
         reply = await self._sdk.call("get", f"/batches/{_escaped(batch_id)}", Call.READ)
-        return self._sdk.read(BATCH, reply.body, Call.READ).check(reply.server_time)
+        batch = self._sdk.read(BATCH, reply.body, Call.READ)
+        self._errors.refuse_other(batch.id, batch_id)
+        return batch.check(reply.server_time)
 
     async def results(self, check: BatchCheck) -> AsyncIterator[bytes]:
         """The lines of the output file, then those of the error file, in chunks."""

@@ -125,6 +125,8 @@ class OpenAIFormat:
         several = body.get("n", 1)
         if endpoint == CHAT and several not in (1, None):
             problems.append('"n" asks for several answers to one item: remove it and repeat the item under other ids')
+        if body.get("background"):
+            problems.append('"background" gives no answer to wait for: remove it')
         needed = _NEEDED.get(endpoint)
         if needed and not body.get(needed) and not (endpoint == RESPONSES and body.get("prompt")):
             problems.append(f'"{needed}" is missing or empty')

@@ -101,6 +101,7 @@ class Batch(msgspec.Struct):
             expired=word == "expired",
             outputs=outputs if phase is Phase.ENDED else (),
             unexplained=not self.output_file_id and not _tells_nothing_was_answered(word, counts),
+            key=self.key(),
             faults=faults,
             queue_full=any(map(OPENAI_MARKS.queue_full.search, words)),
             too_large=any(map(OPENAI_MARKS.too_large.search, words)),

@@ -9,7 +9,7 @@ import msgspec
 
 from batchctl.core.model import Answer, ErrorKind, ItemError, Outcome, Usage
 from batchctl.providers.classify import OPENAI, classify
-from batchctl.providers.decoding import Number, UnreadableResultError, decode, json_text, result_line, tokens
+from batchctl.providers.decoding import Number, UnreadableResultError, decode, json_text, known, result_line, tokens
 
 
 class _Details(msgspec.Struct):
@@ -111,6 +111,7 @@ class _RawLine(msgspec.Struct):
     response: _RawResponse
 
 
+_ENDED = ("completed", "incomplete", "failed")  # statuses of a response that is not under way
 _NO_ERROR = _Error()  # an empty object says there is none
 _OUTCOMES = {"batch_expired": Outcome.EXPIRED, "batch_cancelled": Outcome.CANCELED, "batch_canceled": Outcome.CANCELED}
 
@@ -161,6 +162,9 @@ def _answer(custom_id: str, body: _Body | str | None, whole: Callable[[], str]) 
         return _failed(custom_id, body.error, None)
     if body.status == "failed":
         return _failed(custom_id, "the response has status failed", 0)
+    if reason := _without_answer(body, whole):
+        error = ItemError("no_answer", reason, ErrorKind.PERMANENT)  # it may be billed, so it is not asked again
+        return Answer(custom_id, Outcome.INVALID, whole(), body.status, body.model, _used(body), error)
     if body.choices:
         text, stop_reason = _chosen(body.choices[0])
     elif body.output is not None:
@@ -168,15 +172,36 @@ def _answer(custom_id: str, body: _Body | str | None, whole: Callable[[], str]) 
         text, stop_reason = _responded(body.output, reason or body.status)
     else:
         text, stop_reason = _vectors(body.data) or whole(), None
-    usage = body.usage
-    return Answer(
-        custom_id, Outcome.SUCCEEDED, text, stop_reason, body.model, None if usage is None else _counted(usage)
-    )
+    return Answer(custom_id, Outcome.SUCCEEDED, text, stop_reason, body.model, _used(body))
+
+
+def _without_answer(body: _Body, whole: Callable[[], str]) -> str | None:
+    """Why a 2xx holds no answer, where it is of an endpoint we know and holds none."""
+    if body.status is not None and body.status not in _ENDED:
+        return f"the response is {body.status}"
+    if body.choices:
+        choice = body.choices[0]
+        return "the choice holds no message" if choice.message is None and choice.text is None else None
+    if body.output is not None or _are_vectors(body.data):
+        return None
+    fields = msgspec.json.decode(whole(), type=dict[str, msgspec.Raw])
+    lacking = next((name for name in ("choices", "output", "data") if name in fields), None)
+    if lacking:
+        return f"the answer's {lacking!r} is empty"
+    return None if fields else "the answer is an empty object"
+
+
+def _used(body: _Body) -> Usage | None:
+    return None if body.usage is None else known(_counted(body.usage))
+
+
+def _are_vectors(data: list[_Datum] | None) -> bool:
+    return bool(data) and not any(bytes(datum.embedding) in (b"", b"null") for datum in data or ())
 
 
 def _vectors(data: list[_Datum] | None) -> str | None:
     """Embeddings as JSON: the vector of one input, a list of vectors of several."""
-    if not data or not all(bytes(datum.embedding) for datum in data):
+    if not data or not _are_vectors(data):
         return None
     vectors = [json_text(datum.embedding) for datum in data]
     return vectors[0] if len(vectors) == 1 else f"[{','.join(vectors)}]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from batchctl.core.errors import Fault, InputError, ProviderError
+from batchctl.core.ids import key_batch
 from batchctl.core.model import IN_DOUBT, BatchState
 from batchctl.files.sentlog import Sent
 from batchctl.providers.base import Absent, Created, Found, Submission, Unknown
@@ -103,6 +104,8 @@ async def _adopt(run: HeldRun, batch: BatchRow, batch_id: str) -> None:
         raise InputError(
             f"{batch_id} has {total:,} requests, batch {batch.number} has {batch.requests:,}: it is another batch"
         )
+    if check.key is not None and key_batch(check.key, run.row.token) != batch.number:
+        raise InputError(f"{batch_id} carries the key of another batch ({check.key})")
     if owner := run.store.batches.owner(batch_id):
         raise InputError(f"{batch_id} is a batch of run {owner} already", hint=f"see `batchctl batches {owner}`")
     with run.store.transaction(durable=True):

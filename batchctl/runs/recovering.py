@@ -116,6 +116,7 @@ def _count_found(run: HeldRun, numbers: dict[str, int]) -> int:
     count = 0
     for page in _pages(run.results):
         rows = _rows(run, page, "results.jsonl", ItemState.OPEN, ItemState.FAILED)
+        _refuse_strange(run, page)
         settle = partial(_succeed, run, page, rows, numbers)
         if late := [row.seq for row in rows.values() if row.state is ItemState.FAILED]:
             take_back(run, late, settle)
@@ -124,6 +125,16 @@ def _count_found(run: HeldRun, numbers: dict[str, int]) -> int:
                 settle()
         count += len(page)
     return count
+
+
+def _refuse_strange(run: HeldRun, lines: list[Found]) -> None:
+    """Every answer of ours names its lane; one that does not was written by somebody else."""
+    strange = next((line for _, _, line in lines if line.lane is None), None)
+    if strange is not None:
+        raise StorageError(
+            f"{run.output.local / 'results.jsonl'}: the line for item {strange.id!r} is not as this program writes it",
+            hint="remove it; what a batch answered is collected again",
+        )
 
 
 def _succeed(run: HeldRun, page: list[Found], rows: dict[str, ItemRow], numbers: dict[str, int]) -> None:

@@ -134,6 +134,20 @@ def test_a_failed_batch_named_by_hand_proves_nothing(make_desk: MakeDesk) -> Non
     assert desk.creates() == 1
 
 
+def test_a_batch_with_another_key_is_not_adopted(make_desk: MakeDesk) -> None:
+    """OpenAI tells whose it is: what carries another run's key is refused, whatever a person says."""
+    lost = {"endpoint": "openai.batches.create", "action": "drop", "when": "after", "times": 1}
+    desk = make_desk("openai", {"calls": [lost]})
+    desk.start("submit", desk.items(2))
+    other = Desk(desk.folder / "other", desk.simulator, "openai")
+    other.folder.mkdir()
+    other.start("submit", other.items([{"id": "i1", "text": "other"}, {"id": "i2", "text": "others"}]))
+    assert "carries the key of another batch" in desk("adopt", "r", batch_id(other), code=2).err
+    desk.simulator.advance(LATER)
+    desk("poll")
+    assert desk.balanced()["counts"]["succeeded"] == 2
+
+
 def ended_batch(desk: Desk, id_: str) -> dict[str, Any]:
     """The batch as the provider tells it."""
     request = urllib.request.Request(f"{desk.simulator.url}/v1/batches/{id_}", headers={"authorization": "Bearer k"})

@@ -13,7 +13,7 @@ from batchctl.core.errors import Fault, InputError, ProviderError, SystemicError
 from batchctl.core.model import ErrorKind, Outcome
 from batchctl.providers import registry
 from batchctl.providers.base import Phase
-from batchctl.providers.errors import Call
+from batchctl.providers.errors import UNREADABLE, Call
 from batchctl.simulator import answer
 from tests.contract.conftest import SENDS, Bench, MakeBench, harmless, only_anthropic, only_openai
 
@@ -135,6 +135,16 @@ async def test_an_id_the_provider_does_not_know(bench: Bench) -> None:
         await bench.provider.check("no/such batch")
     assert harmless(caught.value).fault is Fault.NOT_FOUND
     assert caught.value.status == 404
+
+
+async def test_a_look_at_another_batch_is_none(bench: Bench) -> None:
+    """A cache that mixes answers up must not have a batch's items counted by another's state."""
+    created = await bench.submit(bench.submission(["one"]))
+    bench.fault("*.batches.retrieve", action="edit", set={"id": "batch_other"})
+    with pytest.raises(ProviderError) as caught:
+        await bench.provider.check(created.batch_id)
+    assert caught.value.type == UNREADABLE
+    assert "batch_other" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ FAILURES: list[tuple[dict[str, Any], Fault]] = [
     ({"action": "status", "status": 500, "when": "after"}, Fault.AMBIGUOUS),
     ({"action": "status", "status": 503}, Fault.AMBIGUOUS),
     ({"action": "status", "status": 408}, Fault.AMBIGUOUS),
-    ({"action": "status", "status": 409}, Fault.RETRY),
+    ({"action": "status", "status": 409}, Fault.AMBIGUOUS),
     ({"action": "status", "status": 429}, Fault.RETRY),
     ({"action": "status", "status": 307, "headers": {"Location": "http://127.0.0.1:9/"}}, Fault.SYSTEMIC),
     ({"action": "status", "status": 404, "body": "not found"}, Fault.SYSTEMIC),

@@ -37,6 +37,11 @@ def openai(status_code: Any = 200, **body: Any) -> bytes:
     return json.dumps({"custom_id": "a", "response": response, "error": None}).encode()
 
 
+def deep(line: bytes) -> bytes:
+    """A line nested far deeper than any reader goes."""
+    return line.replace(b'"DEEP"', b"[" * 3_000 + b"]" * 3_000)
+
+
 def calling(arguments: Any) -> list[dict[str, Any]]:
     """Choices with one tool call."""
     return [{"message": {"content": None, "tool_calls": [{"function": {"arguments": arguments}}]}}]
@@ -51,7 +56,7 @@ def calling(arguments: Any) -> list[dict[str, Any]]:
         (anthropic(stop_reason=5), Usage(12, 3), None, "m"),
         (anthropic(model=["m"]), Usage(12, 3), "end_turn", None),
         (anthropic(usage={"input_tokens": -5, "output_tokens": 3}), Usage(0, 3), "end_turn", "m"),
-        (anthropic(usage={"input_tokens": 2**63, "output_tokens": 1e300}), Usage(0, 0), "end_turn", "m"),
+        (anthropic(usage={"input_tokens": 2**63, "output_tokens": 1e300}), None, "end_turn", "m"),
         (anthropic(usage={"input_tokens": MOST_TOKENS, "output_tokens": 3}), Usage(MOST_TOKENS, 3), "end_turn", "m"),
     ],
 )
@@ -90,9 +95,11 @@ def test_an_odd_side_field_of_openai(line: bytes, text: str) -> None:
         (ANTHROPIC, anthropic(error=[])),
         (ANTHROPIC, b'{"custom_id":"a"}'),
         (ANTHROPIC, anthropic()[:-9]),
+        (ANTHROPIC, deep(anthropic(content="DEEP"))),
         (OPENAI, openai(choices="yes")),
         (OPENAI, openai(choices=[{"message": {"content": 5}}])),
         (OPENAI, openai()[:-9]),
+        (OPENAI, deep(openai(more="DEEP"))),
     ],
 )
 def test_an_answer_that_cannot_be_read_tells_whose_it_is(form: Any, line: bytes) -> None:
@@ -100,6 +107,13 @@ def test_an_answer_that_cannot_be_read_tells_whose_it_is(form: Any, line: bytes)
     with pytest.raises(UnreadableResultError) as caught:
         form.parse_result(line)
     assert caught.value.custom_id == "a"
+
+
+@pytest.mark.parametrize("form", [ANTHROPIC, OPENAI])
+def test_a_byte_order_mark_hides_no_answer(form: Any) -> None:
+    """A proxy, or an editor, may put one before the first line."""
+    whole = anthropic(content=[{"type": "text", "text": "yes"}]) if form is ANTHROPIC else openai()
+    assert form.parse_result(b"\xef\xbb\xbf" + whole) == form.parse_result(whole)
 
 
 @pytest.mark.parametrize("line", [b"", b"nonsense", b'{"custom_id": 5}', b'{"custom_id": "', b'{"custom_id": "\\x"}'])

@@ -87,6 +87,7 @@ def test_head_and_body_make_a_line(custom_id: str, endpoint: str) -> None:
         ({"extra_body": {"a": 1}}, CHAT, "extra_body"),
         ({"extra_headers": {}}, CHAT, "extra_headers"),
         ({"messages": []}, CHAT, "messages"),
+        ({"background": True}, RESPONSES, "background"),
         ({"input": ""}, RESPONSES, "input"),
         ({"input": []}, EMBEDDINGS, "input"),
         ({}, "/v1/messages", "/v1/messages"),
@@ -161,10 +162,33 @@ def test_answers_of_every_endpoint(body: Any, text: str | None, stop_reason: str
 
 
 @pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({}, "empty object"),
+        ({"choices": []}, "'choices' is empty"),
+        ({"choices": None, "model": "m"}, "'choices' is empty"),
+        ({"choices": [{"message": None, "finish_reason": "stop"}]}, "no message"),
+        ({"data": []}, "'data' is empty"),
+        ({"data": [{"embedding": None}]}, "'data' is empty"),
+        ({"output": None, "status": "completed"}, "'output' is empty"),
+        *(({"output": [], "status": status}, status) for status in ("queued", "in_progress", "cancelled")),
+    ],
+)
+def test_a_success_without_an_answer_is_none(body: Any, reason: str) -> None:
+    """It may be billed, so its item fails with what came and is not asked again."""
+    batch = FORM.parse_result(line(body))
+    assert (batch.outcome, batch.error and batch.error.kind) == (Outcome.INVALID, ErrorKind.PERMANENT)
+    assert batch.error
+    assert reason in batch.error.message
+    assert json.loads(batch.text or "") == body
+    assert FORM.parse_completion("i1", json.dumps(body).encode()) == batch
+
+
+@pytest.mark.parametrize(
     ("usage", "counted"),
     [
         (None, None),
-        ({}, Usage()),
+        ({}, None),
         ({"prompt_tokens": 5, "total_tokens": 5}, Usage(5)),
         ({"input_tokens": 5, "output_tokens": 6, "input_tokens_details": {"cached_tokens": 2}}, Usage(5, 6, 2)),
         ({"prompt_tokens": 5.0, "completion_tokens": None, "prompt_tokens_details": None}, Usage(5)),
