@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -94,10 +94,13 @@ def _signals(ctx: Context, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     def on_signal(number: int, _frame: object) -> None:
         if ctx.stop.signal_number is not None:
             os._exit(128 + number)
-        ctx.stop.request(number, loop)
-        os.write(2, b"batchctl: stopping after this step; once more to stop at once\n")
+        ctx.stop.request(signal.SIGTERM if number == signal.SIGHUP else number, loop)  # a closed terminal ends it
+        with suppress(OSError):  # the terminal may be gone
+            os.write(2, b"batchctl: stopping after this step; once more to stop at once\n")
 
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup leaves it
+        numbers.append(signal.SIGHUP)
     before = [signal.signal(number, on_signal) for number in numbers]
     try:
         yield

@@ -144,6 +144,12 @@ class ErrorReader:
         result.type = UNREADABLE
         return result
 
+    def too_long(self, limit: int) -> ProviderError:
+        """An answer of the sync lane that does not end; it may be billed, so it is not asked for again."""
+        result = self._error(f"{self._name} gave an answer of more than {limit:,} bytes", Fault.PERMANENT)
+        result.type = UNREADABLE
+        return result
+
     def refuse_other(self, found: str, wanted: str) -> None:
         """Refuse an answer that tells of another batch than was asked about, as a mixed-up cache gives it.
 

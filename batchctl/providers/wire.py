@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import aiohttp
 
 LOOK_EVERY = 0.1  # seconds between two looks at the rate-limit headers
+LONGEST_BODY = 64_000_000  # bytes
 _OK = 200
 
 
@@ -94,7 +95,7 @@ class Wire:
             response = await session.post(
                 self._base_url + endpoint, data=body, headers=headers, allow_redirects=False, **self._proxy
             )
-            raw = await response.read()  # which gives the connection back, or closes it
+            raw = await self._body(response)
         except asyncio.CancelledError:
             if not deadline.passed:
                 raise
@@ -113,6 +114,23 @@ class Wire:
         except ValueError as error:
             raise self._errors.unreadable(str(error), Call.SYNC) from None
         return Completion(answer, self._rate(response.headers))
+
+    async def _body(self, response: aiohttp.ClientResponse) -> bytes:
+        """All of a body, up to a length that no answer has; reading it gives the connection back, or closes it.
+
+        Raises:
+            ProviderError: it is longer, which costs the memory of that much and no more.
+        """
+        told = response.content_length
+        if told is not None and told <= LONGEST_BODY and "Content-Encoding" not in response.headers:
+            return await response.read()
+        raw = bytearray()
+        async for chunk in response.content.iter_any():
+            raw += chunk
+            if len(raw) > LONGEST_BODY:
+                response.close()
+                raise self._errors.too_long(LONGEST_BODY)
+        return bytes(raw)
 
     def _rate(self, headers: Mapping[str, str]) -> RateHeaders | None:
         """What an answer says of the limits, looked at once in a while: reading them takes as long as the answer."""

@@ -44,7 +44,7 @@ class Purse:
         """Why an item may not go."""
         return (
             f"the next item could cost up to ${self._highest(member.tokens):,.4f}, ${self._spent():,.4f} is spent: "
-            f"over the cap of ${self._cap:,.2f}"
+            f"over the cap of ${self._cap:,.4f}"
         )
 
     def _highest(self, tokens: int) -> float:

@@ -209,7 +209,7 @@ class Engine:
             return True
         self._wait = _LONG
         if not self._flying:
-            self._judge.stop(self._purse.reason(member))
+            self._judge.stop(self._purse.reason(member), "raise --max-cost, or lower --max-tokens in a new run")
             self.close()
         return False
 

@@ -90,12 +90,15 @@ class Throttle:
         return ready
 
     def _fitting(self, planned: Amounts, tokens: int) -> Amounts:
-        """A plan cut down to the limits: output is only expected, so it never makes a request too large."""
+        """A plan cut down to the limits: output is only expected, so it never makes a request too large.
+
+        Nor does a limit that only a header told: where it is meant, the provider itself refuses the request.
+        """
         least = self._charge(Usage(self._input.correct(tokens), 0))
         for place, resource in enumerate(RESOURCES):
             limit = self.limits.get(resource)
             if limit is not None and planned[place] > limit:
-                if least[place] > limit:
+                if least[place] > limit and resource in self._given:
                     raise TooLargeError(resource, least[place], limit)
                 planned = planned._replace(**{resource: limit})
         return planned

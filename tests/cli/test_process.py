@@ -49,7 +49,7 @@ def in_progress(desk: Desk) -> bool:
     return ran.code == 0 and any(row["batches"]["in_progress"] for row in ran.rows)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)])
 def test_a_signal_saves_and_says_how_to_go_on(make_desk: MakeDesk, number: int, code: int) -> None:
     """The wait ends cleanly, batches stay recorded, and the same command finishes them (field report 87)."""
     desk = make_desk()

@@ -10,7 +10,7 @@ import pytest
 
 from batchctl.core.errors import Fault, ProviderError
 from batchctl.core.model import Outcome
-from batchctl.providers import registry
+from batchctl.providers import registry, wire
 from batchctl.providers.base import Completion
 from batchctl.providers.wire import proxy_of
 from batchctl.simulator import SyncLimits, answer
@@ -96,6 +96,15 @@ async def test_the_deadline_is_total(bench: Bench, action: dict[str, Any]) -> No
     assert time.monotonic() - start < 2
     assert caught.value.fault is Fault.AMBIGUOUS
     assert "after 0.2 s" in caught.value.message
+
+
+async def test_an_answer_without_an_end_is_given_up(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs so much memory and no more, and is not asked for again (it may be billed)."""
+    monkeypatch.setattr(wire, "LONGEST_BODY", 50)
+    with pytest.raises(ProviderError) as caught:
+        await ask(bench)
+    assert harmless(caught.value).fault is Fault.PERMANENT
+    assert "more than 50 bytes" in str(caught.value)
 
 
 async def test_a_refusal_is_an_answer(bench: Bench) -> None:

@@ -93,3 +93,53 @@ def test_a_terminal_shows_the_window(make_desk: MakeDesk) -> None:
     assert b"in flight" in shown
     assert b"window 8" in shown
     assert b"succeeded" in shown
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        {"action": "html", "status": 403},
+        {"action": "status", "status": 404, "message": "File file_123 not found"},
+        {"action": "status", "status": 204, "body": ""},
+    ],
+    ids=lambda action: str(action["status"]),
+)
+def test_one_blocked_item_is_its_own_affair(make_desk: MakeDesk, action: dict[str, object]) -> None:
+    """An edge that refuses one text, a file that one item names: the others are answered, it fails with what came."""
+    desk = make_desk()
+    fault(desk, contains='text of item 2"', **action)
+    fanout(desk, desk.items(40), "--max-attempts", "2", "--concurrency", "4", code=3)
+    assert desk.balanced()["counts"] == {"planned": 40, "succeeded": 39, "failed": 1, "open": 0}
+    assert calls(desk) == 41
+    (line,) = desk.lines("errors.jsonl")
+    assert line["id"] == "i2"
+
+
+@pytest.mark.parametrize("status", [403, 404])
+def test_what_every_item_meets_stops_the_run(make_desk: MakeDesk, status: int) -> None:
+    """Refused again and again with no answer between: nothing is spent, and the same command goes on."""
+    desk = make_desk()
+    fault(desk, action="status", status=status)
+    fanout(desk, desk.items(40), code=6)
+    assert calls(desk) <= 6
+    assert desk.status()["counts"]["open"] == 40
+    desk.simulator.set_faults({})
+    fanout(desk, desk.items(40))
+    assert {row["attempts"] for row in desk("items", "r", "--json").rows} == {1}
+
+
+def test_a_refusal_that_all_meet_costs_no_item_its_attempts(make_desk: MakeDesk) -> None:
+    """Three storms in a row with two attempts each: the limits are at fault, not the items (field reports 127, 132)."""
+    desk = make_desk()
+    fault(desk, action="status", status=429, times=12, headers={"retry-after": "0.01"})
+    fanout(desk, desk.items(6), "--max-attempts", "4", "--concurrency", "3")
+    assert desk.balanced()["counts"]["succeeded"] == 6
+
+
+def test_scattered_errors_pause_nobody(make_desk: MakeDesk) -> None:
+    """Where many go at once, some fail before the first can be answered; that is no outage."""
+    desk = make_desk()
+    fault(desk, action="status", status=500, rate=0.05)
+    ran = fanout(desk, desk.items(400), "--concurrency", "40")
+    assert desk.balanced()["counts"]["succeeded"] == 400
+    assert "everything waits" not in ran.err
