@@ -188,6 +188,10 @@ class LineLog:
                 return
             yield line.offset, len(line.raw), line.raw
 
+    def count_good(self) -> int:
+        """How many lines of the whole file are JSON as it was written."""
+        return sum(_is_good(line.raw) for line in scan_lines(self.path))
+
     def drop_tail(self) -> None:
         """Remove the lines past the recorded ones, because what they tell will be told again."""
         with storage(self.path):

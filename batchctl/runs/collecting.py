@@ -22,7 +22,8 @@ from batchctl.state.rows import BatchRow
 
 PAGE = 5_000  # requests without a line that are given their outcome in one transaction
 LOOKS = 3  # looks at an ended batch before a request without a line counts as missing (field report 107)
-UNEXPLAINED_LOOKS = 10  # looks at one whose results are neither named nor ruled out before a person is asked
+UNEXPLAINED_LOOKS = 10  # the same where what the provider counts speaks for answers, or does not rule them out
+SEEMS_CUT = 3  # answers the results lack, at least, before they seem cut
 CONFIRM_LINES = 50  # result lines compared before an adopted batch is believed to be ours
 
 
@@ -43,7 +44,8 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
             tally = await import_file(run, batch, path)
     looks = run.store.batches.looked(run.id, batch.number)  # a download that failed is none
     held = run.store.items.count_members(run.id, batch.number)
-    if held and (looks < (UNEXPLAINED_LOOKS if check.unexplained else LOOKS) or _just_ended(run, batch)):
+    patience = UNEXPLAINED_LOOKS if check.unexplained or _seems_cut(run, batch, check) else LOOKS
+    if held and (looks < patience or _just_ended(run, batch, patience)):
         run.emit(
             "batch.incomplete",
             f"batch {batch.number} ended with {held:,} requests not in its results; looking again",
@@ -64,12 +66,20 @@ async def collect(run: HeldRun, batch: BatchRow, check: BatchCheck) -> None:
     _report(run, batch.number)
 
 
-def _just_ended(run: HeldRun, batch: BatchRow) -> bool:
+def _seems_cut(run: HeldRun, batch: BatchRow, check: BatchCheck) -> bool:
+    """Whether the results hold half of the answers the provider counts, or fewer: no proof, but odd."""
+    batch = run.batch(batch.number)
+    claimed = check.counts.get("succeeded", check.counts.get("completed", 0))
+    came = batch.succeeded + batch.invalid
+    return claimed - came >= SEEMS_CUT and claimed >= 2 * came
+
+
+def _just_ended(run: HeldRun, batch: BatchRow, looks: int) -> bool:
     """Whether its looks may have come in quick succession, so that what is missing may only be late.
 
     An end far ahead was written by a clock that was wrong, and says nothing.
     """
-    patience = timedelta(seconds=(LOOKS - 1) * run.settings.interval)
+    patience = timedelta(seconds=(looks - 1) * run.settings.interval)
     return batch.ended_at is not None and abs(run.ctx.now() - batch.ended_at) < patience
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from batchctl.core.errors import BatchctlError
+from batchctl.core.errors import BatchctlError, StorageError
 from batchctl.core.events import Level
 from batchctl.core.model import MAY_ANSWER, BatchState, Lane, Outcome, RunState
 from batchctl.files.outputs import OWN_FILES
@@ -65,6 +65,7 @@ def finish(run: HeldRun) -> None:
             hint=f"`batchctl doctor {run.name}` shows and repairs what it can",
         )
     run.sync_logs()
+    _refuse_lost_lines(run)
     canceled = run.refresh().state is RunState.CANCELED
     write_manifest(run, RunState.CANCELED if canceled else RunState.DONE)
     run.output.publish(OWN_FILES)
@@ -76,6 +77,22 @@ def finish(run: HeldRun) -> None:
         level=Level.INFO if not row.failed else Level.WARNING,
         data={"planned": row.planned, "succeeded": row.succeeded, "failed": row.failed},
     )
+
+
+def _refuse_lost_lines(run: HeldRun) -> None:
+    """Done means that every counted item stands in its file, whatever happened to the files meanwhile.
+
+    Raises:
+        StorageError: lines are gone, or can be read no more.
+    """
+    row = run.refresh()
+    for log, counted in ((run.results, row.succeeded), (run.errors, row.failed)):
+        found = log.count_good()
+        if found != counted:
+            raise StorageError(
+                f"run {run.name} is not closed: {log.path} holds {found:,} whole lines, and {counted:,} were written",
+                hint=f"put the right file back, or see `batchctl doctor {run.name}`",
+            )
 
 
 def write_manifest(run: HeldRun, state: RunState) -> None:

@@ -14,7 +14,7 @@ from batchctl.runs.context import Context
 from batchctl.runs.held import HeldRun
 from batchctl.runs.several import Several
 from batchctl.state.store import Store
-from tests.cli.passes import LATER, pass_until_quiet
+from tests.cli.passes import LATER, pass_until_quiet, poll_at
 from tests.conftest import Desk
 
 MakeDesk = Callable[..., Desk]
@@ -193,11 +193,12 @@ def test_nobody_elses_batch_is_taken_for_a_lost_one(make_desk: MakeDesk) -> None
     other = Desk(desk.folder / "other", desk.simulator)
     other.folder.mkdir()
     other.start("submit", items, "--system", desk.prompt)
-    for _ in range(6):
-        other("poll")
+    for hours in range(6):
+        poll_at(other, 1.0 + hours)
         desk.simulator.advance(LATER)
     for one in (desk, other):
         pass_until_quiet(one)
+        print(one("events", "r").out)
         assert one.balanced()["counts"]["succeeded"] == 3
     assert batch_id(desk) != batch_id(other)
     assert desk.creates() == 3

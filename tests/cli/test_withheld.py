@@ -54,6 +54,20 @@ def test_a_failed_download_is_no_look_at_the_results(make_desk: MakeDesk) -> Non
     assert desk.creates() == 1
 
 
+def test_results_that_seem_cut_are_given_more_time(make_desk: MakeDesk) -> None:
+    """Half of the answers the provider counts are not in its results: ten looks, not three, before they go again."""
+    desk = make_desk()
+    desk.start("submit", desk.items(6))
+    answering(desk, "batches.results", "".join(line(f"i{number}", [TEXT]) + "\n" for number in (1, 2, 3)))
+    desk.simulator.advance(LATER)
+    assert [poll_at(desk, 1.0 + number) for number in range(9)] == [0] * 9
+    assert desk.status()["counts"]["open"] == 3
+    desk.simulator.set_faults({})
+    desk("poll", "--resubmit")
+    assert desk.balanced()["counts"]["succeeded"] == 6
+    assert desk.creates() == 1
+
+
 def test_answers_counted_and_not_named_are_waited_for(make_desk: MakeDesk) -> None:
     """An error file alone does not say what became of the requests that the counts call completed."""
     desk = make_desk("openai", {"items": [{"custom_id": "i1", "kind": "invalid_request"}]})

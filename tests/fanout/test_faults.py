@@ -143,3 +143,16 @@ def test_scattered_errors_pause_nobody(make_desk: MakeDesk) -> None:
     ran = fanout(desk, desk.items(400), "--concurrency", "40")
     assert desk.balanced()["counts"]["succeeded"] == 400
     assert "everything waits" not in ran.err
+
+
+def test_a_run_with_lost_lines_is_not_done(make_desk: MakeDesk) -> None:
+    """Answers that were counted and stand in no file any more: the rest is sent, and nobody calls it done."""
+    desk = make_desk()
+    fault(desk, contains='text of item 4"', action="status", status=401)
+    fanout(desk, desk.items(4), "--concurrency", "1", code=6)
+    results = desk.folder / "out" / "results.jsonl"
+    results.write_bytes(results.read_bytes().replace(b'{"id":"i2"', b'{"id";"i2"', 1))
+    desk.simulator.set_faults({})
+    said = fanout(desk, desk.items(4), code=1).err
+    assert "holds 3 whole lines, and 4 were written" in said
+    assert desk.status()["state"] != "done"
