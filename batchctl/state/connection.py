@@ -34,7 +34,8 @@ def translate(path: Path, error: sqlite3.Error) -> BatchctlError:
     if code in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
         return StateError(
             f"{path}: the file system refused the state file: {error}",
-            hint="check its permissions; keep it on a local disk (--state FILE), not on a network share",
+            hint="check its permissions and the room there is (a full disk, a limit on file sizes); keep it on a local "
+            "disk (--state FILE), not on a network share",
         )
     return StateError(
         f"{path}: the state file cannot be read: {error}",

@@ -198,7 +198,6 @@ def test_nobody_elses_batch_is_taken_for_a_lost_one(make_desk: MakeDesk) -> None
         desk.simulator.advance(LATER)
     for one in (desk, other):
         pass_until_quiet(one)
-        print(one("events", "r").out)
         assert one.balanced()["counts"]["succeeded"] == 3
     assert batch_id(desk) != batch_id(other)
     assert desk.creates() == 3
