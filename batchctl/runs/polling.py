@@ -189,9 +189,19 @@ async def _by_phase(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datet
         case Phase.FAILED:
             await rejected(run, batch, check)
         case Phase.ENDED:
-            if batch.state in RUNNING:
-                run.store.batches.ended(run.id, batch.number, at=now)
+            _note_end(run, batch, check, now)
             await collect(run, run.batch(batch.number), check)
+
+
+def _note_end(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datetime) -> None:
+    """Write down that a batch has ended.
+
+    One found canceled past its deadline was canceled for that, by a newer state file than this copy: it may go again.
+    """
+    if batch.state is BatchState.IN_PROGRESS and check.canceled and _past_deadline(run, batch, check, now):
+        run.store.batches.canceling(run.id, batch.number, CancelCause.DEADLINE)
+    if batch.state in RUNNING:
+        run.store.batches.ended(run.id, batch.number, at=now)
 
 
 def _see_given_up(run: HeldRun, batch: BatchRow, check: BatchCheck, now: datetime) -> None:

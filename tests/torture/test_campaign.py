@@ -78,6 +78,11 @@ FOUND = {
         {**NO_FAULTS, "batches": [{"nth": 1, "stuck": True, "cancel_seconds": 300}]},
         (Step("run", blow=Blow("any", 13, "after")), Step("copy"), Step("wait"), Step("restore")),
     ),
+    "a deadline's cancel that an older copy does not know": Schedule(
+        970054, "openai", 1, ("--max-requests", "5", "--deadline", "3h"), 0.0,
+        {**NO_FAULTS, "batches": [{"nth": 1, "stuck": 0.1}]},
+        (Step("submit"), Step("copy"), Step("poll", 14_400.0), Step("restore")),
+    ),
     "a rival's batch of the same items, taken in by doctor": Schedule(
         900019, "anthropic", 1, ("--max-requests", "1"), FLOWING, NO_FAULTS,
         (Step("submit", blow=Blow("any", 13, "after")), Step("doctor")), rival=True,
