@@ -32,7 +32,8 @@ from batchctl.state.rows import Member
 PULSE = 1.0  # seconds
 DRAIN = 30.0  # seconds that calls in flight get after a signal
 MOST_IN_FLIGHT = 2_000
-FILES_KEPT = 64  # descriptors left for everything that is no connection
+FILES_KEPT = 64  # descriptors left for everything that is no connection, or half of them where they are few
+FEW_CONNECTIONS = 100  # from which on they may hold a run up
 FIRST_WAIT = 60.0  # seconds every attempt gets
 OUTPUT_RATE = 20.0  # output tokens a second; a slower answer is given up
 KEPT_KIB = 4_000  # of the state file in memory: items go by in order, and memory stays as it is at the millionth
@@ -130,7 +131,7 @@ class _Lane:
             settings.share,
             charge=run.form.charge,
             max_tokens=settings.max_tokens,
-            most=min(settings.concurrency or MOST_IN_FLIGHT, max(most_open() - FILES_KEPT, 1)),
+            most=min(settings.concurrency or MOST_IN_FLIGHT, _connections(run)),
             asked=settings.concurrency is not None,
             cpu=run.ctx.cpu,
             random=run.ctx.random,
@@ -229,6 +230,16 @@ class _Lane:
             open_items=None if unended else self._open - self.meter.completed - self.meter.failed,
         )
         run.ctx.emit(Event(KIND, progress_text(data), run.name, level=level, data=data))
+
+
+def _connections(run: HeldRun) -> int:
+    """How many connections may be open at once; where they are few, that and the way out is said (field report 155)."""
+    files = most_open()
+    most = max(files - min(FILES_KEPT, files // 2), 1)
+    if most < FEW_CONNECTIONS:
+        text = f"this process may open {files} files, so {most} calls at most go at once: raise it with `ulimit -n`"
+        run.emit("fanout.descriptors", text, level=Level.WARNING)
+    return most
 
 
 def timeout_of(settings: Settings) -> float:
